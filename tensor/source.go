@@ -1,0 +1,65 @@
+package tensor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Source gives positioned reads of one tensor's stored bytes, in C order, in
+// the tensor's own DType, little-endian. Reads may come from many goroutines.
+type Source interface {
+	io.ReaderAt
+	// Size is the number of stored bytes; it equals Info.Bytes of the tensor.
+	Size() int64
+}
+
+// Tensor is one tensor of an opened checkpoint.
+type Tensor struct {
+	Info
+	Source Source
+}
+
+// Section is the Source of bytes that lie in one run of one file, which is what
+// most tensors are. Writers use File and Offset to read in disk order and to
+// copy without going through memory.
+type Section struct {
+	File   io.ReaderAt // usually an *os.File
+	Path   string      // for messages
+	Offset int64       // of the first byte in File
+	Length int64       // in bytes
+}
+
+// Size returns the length of the section in bytes.
+func (s *Section) Size() int64 { return s.Length }
+
+// ReadAt reads from the section. A file that has become shorter than it was
+// when opened gives io.ErrUnexpectedEOF with the path and the offset.
+func (s *Section) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off > s.Length {
+		return 0, fmt.Errorf("read at %d of a section of %d bytes of %s: out of range", off, s.Length, s.Path)
+	}
+	want := len(p)
+	if int64(want) > s.Length-off {
+		p = p[:s.Length-off]
+	}
+	n, err := s.File.ReadAt(p, s.Offset+off)
+	switch {
+	case n == len(p) && n == want:
+		return n, nil
+	case n == len(p):
+		return n, io.EOF
+	case err == nil || errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	return n, fmt.Errorf("read %s at offset %d: got %d of %d bytes: %w", s.Path, s.Offset+off, n, len(p), err)
+}
+
+// Layout says where everything goes in an output file: the complete header and,
+// for each tensor in order, the absolute offset of its first byte. Bytes that
+// neither covers are zero.
+type Layout struct {
+	Header  []byte
+	Offsets []int64
+	Size    int64 // of the whole file
+}
