@@ -14,6 +14,14 @@ type Source interface {
 	Size() int64
 }
 
+// FloatSource is a Source of F32 elements that are computed as they are read:
+// decoded, scaled, gathered. ReadFloats gives them without a detour over bytes.
+type FloatSource interface {
+	Source
+	// ReadFloats fills dst with the elements from first on, in C order.
+	ReadFloats(dst []float32, first int64) error
+}
+
 // Tensor is one tensor of an opened checkpoint.
 type Tensor struct {
 	Info
