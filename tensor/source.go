@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"errors"
 	"fmt"
 	"io"
 )
@@ -42,7 +41,7 @@ type Section struct {
 func (s *Section) Size() int64 { return s.Length }
 
 // ReadAt reads from the section. A file that has become shorter than it was
-// when opened gives io.ErrUnexpectedEOF with the path and the offset.
+// when opened gives a *ChangedError that wraps io.ErrUnexpectedEOF.
 func (s *Section) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off > s.Length {
 		return 0, fmt.Errorf("read at %d of a section of %d bytes of %s: out of range", off, s.Length, s.Path)
@@ -57,10 +56,8 @@ func (s *Section) ReadAt(p []byte, off int64) (int, error) {
 		return n, nil
 	case n == len(p):
 		return n, io.EOF
-	case err == nil || errors.Is(err, io.EOF):
-		err = io.ErrUnexpectedEOF
 	}
-	return n, fmt.Errorf("read %s at offset %d: got %d of %d bytes: %w", s.Path, s.Offset+off, n, len(p), err)
+	return n, short(s.Path, s.Offset+off, n, len(p), err)
 }
 
 // Layout says where everything goes in an output file: the complete header and,
