@@ -14,6 +14,9 @@ import (
 type functions struct {
 	typeFuncs
 	contextFuncs
+	opFuncs
+	graphFuncs
+	backendFuncs
 }
 
 // bind resolves every field of the struct that fns points to in the first of

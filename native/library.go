@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -24,6 +25,9 @@ type Library struct {
 
 	c     functions
 	types map[int32]typeRow
+
+	loadBackends         sync.Once
+	opMulMat, opMulMatID int32 // enum ggml_op, which differs between versions
 }
 
 type typeRow struct {
@@ -48,6 +52,7 @@ func Open(p Paths) (*Library, error) {
 	if err := bind(reflect.ValueOf(&l.c).Elem(), objects); err != nil {
 		return nil, fmt.Errorf("load %s: %w; %s", p.Base, err, Advice)
 	}
+	l.listen()
 	l.Version, l.Commit = l.c.version(), l.c.commit()
 	if err := l.handshake(); err != nil {
 		return nil, fmt.Errorf("load %s (ggml %s): %w; %s", p.Base, l.Version, err, Advice)
