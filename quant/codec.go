@@ -1,0 +1,261 @@
+package quant
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/sdtool/sdtool/tensor"
+)
+
+// ErrNeedsWeights is returned for a type that ggml quantizes only with an
+// importance matrix, when none was given.
+var ErrNeedsWeights = errors.New("needs an importance matrix")
+
+// ErrUnsupported is wrapped where a type cannot be converted in the wanted direction.
+var ErrUnsupported = errors.New("conversion not supported")
+
+// NonFiniteError reports an input number that no block can hold.
+type NonFiniteError struct {
+	Row, Col int64 // from 0
+	Value    float32
+}
+
+func (e *NonFiniteError) Error() string {
+	return fmt.Sprintf("found %v in row %d, column %d: cannot quantize it", e.Value, e.Row, e.Col)
+}
+
+// WeightError reports a column weight that is negative or not a number.
+type WeightError struct {
+	Col   int64
+	Value float32
+}
+
+func (e *WeightError) Error() string {
+	return fmt.Sprintf("found importance %v in column %d: want a finite number, not negative", e.Value, e.Col)
+}
+
+// Stats counts what a conversion could not do in the usual way.
+type Stats struct {
+	Fallback int64 // blocks quantized without weights, because theirs were zero
+	Overflow int64 // numbers, or scales of blocks, that became infinite in f16
+}
+
+// Add adds counts.
+func (s *Stats) Add(other Stats) {
+	s.Fallback += other.Fallback
+	s.Overflow += other.Overflow
+}
+
+// rowFunc quantizes one row. qw is nil or has a weight for each column. exact asks
+// for ggml's bytes where they are known to decode wrongly.
+type rowFunc func(dst []byte, src, qw []float32, exact bool)
+
+// Codec converts one type. Its methods may be called from many goroutines.
+type Codec struct {
+	DType tensor.DType
+	// CanQuantize and CanDequantize say which directions exist.
+	CanQuantize, CanDequantize bool
+	// NeedsWeights: without weights, Quantize fails with ErrNeedsWeights.
+	NeedsWeights bool
+	// UsesWeights: weights change the bytes.
+	UsesWeights bool
+	// RowScoped: with weights, a block's bytes depend on its whole row.
+	RowScoped bool
+
+	block, bytes int64
+	quantize     rowFunc
+	dequantize   func(dst []float32, src []byte)
+	// scales are the offsets of a block's f16 scales, to tell overflow.
+	scales []int
+	// sub is the number of elements that a weight sum is looked at over.
+	sub int
+	// overflows counts finite numbers that became infinite, for plain types.
+	overflows func(dst []byte, src []float32) int64
+}
+
+// Lookup returns the codec of a type; one with neither direction if the type is
+// not made of numbers that float32 can stand for.
+func Lookup(d tensor.DType) *Codec {
+	if int(d) < len(codecs) && codecs[d] != nil {
+		return codecs[d]
+	}
+	return &Codec{DType: d, block: 1, bytes: 1}
+}
+
+// codecs is the one table of conversions, by type.
+var codecs = buildTable()
+
+type traits struct {
+	q      rowFunc
+	d      func([]float32, []byte)
+	flags  flags
+	scales []int
+	sub    int
+	over   func([]byte, []float32) int64
+}
+
+type flags uint8
+
+const (
+	usesWeights flags = 1 << iota
+	needsWeights
+	rowScoped
+)
+
+func buildTable() []*Codec {
+	rows := map[tensor.DType]traits{
+		tensor.F32:    {q: quantizeF32, d: dequantizeF32},
+		tensor.F16:    {q: quantizeF16, d: dequantizeF16, over: overflowsF16},
+		tensor.BF16:   {q: quantizeBF16, d: dequantizeBF16, over: overflowsBF16},
+		tensor.F64:    {q: quantizeF64, d: dequantizeF64},
+		tensor.I8:     {d: dequantizeI8},
+		tensor.I16:    {d: dequantizeI16},
+		tensor.I32:    {d: dequantizeI32},
+		tensor.I64:    {d: dequantizeI64},
+		tensor.Bool:   {d: dequantizeU8},
+		tensor.U8:     {d: dequantizeU8},
+		tensor.U16:    {d: dequantizeU16},
+		tensor.U32:    {d: dequantizeU32},
+		tensor.U64:    {d: dequantizeU64},
+		tensor.F8E4M3: {q: quantizeE4M3, d: dequantizeE4M3, over: overflowsE4M3},
+		tensor.F8E5M2: {q: quantizeE5M2, d: dequantizeE5M2, over: overflowsE5M2},
+		tensor.F8E8M0: {d: dequantizeE8M0},
+		tensor.F4E2M1: {d: dequantizeE2M1},
+
+		tensor.Q4_0:    {q: quantizeQ4_0, d: dequantizeQ4_0, flags: usesWeights | rowScoped, scales: []int{0}, sub: 32},
+		tensor.Q4_1:    {q: quantizeQ4_1, d: dequantizeQ4_1, flags: usesWeights | rowScoped, scales: []int{0, 2}, sub: 32},
+		tensor.Q5_0:    {q: quantizeQ5_0, d: dequantizeQ5_0, flags: usesWeights | rowScoped, scales: []int{0}, sub: 32},
+		tensor.Q5_1:    {q: quantizeQ5_1, d: dequantizeQ5_1, flags: usesWeights | rowScoped, scales: []int{0, 2}, sub: 32},
+		tensor.Q8_0:    {q: quantizeQ8_0, d: dequantizeQ8_0, scales: []int{0}},
+		tensor.Q8_1:    {d: dequantizeQ8_1},
+		tensor.Q8_K:    {d: dequantizeQ8_K},
+		tensor.Q1_0:    {q: quantizeQ1_0, d: dequantizeQ1_0, scales: []int{0}},
+		tensor.Q2_0:    {q: quantizeQ2_0, d: dequantizeQ2_0, scales: []int{0}},
+		tensor.TQ1_0:   {q: quantizeTQ1_0, d: dequantizeTQ1_0, scales: []int{52}},
+		tensor.TQ2_0:   {q: quantizeTQ2_0, d: dequantizeTQ2_0, scales: []int{64}},
+		tensor.MXFP4:   {q: quantizeMXFP4, d: dequantizeMXFP4},
+		tensor.NVFP4:   {q: quantizeNVFP4, d: dequantizeNVFP4},
+		tensor.Q2_K:    {q: quantizeQ2_K, d: dequantizeQ2_K, flags: usesWeights, scales: []int{80, 82}, sub: 16},
+		tensor.Q3_K:    {q: quantizeQ3_K, d: dequantizeQ3_K, flags: usesWeights, scales: []int{108}, sub: 16},
+		tensor.Q4_K:    {q: quantizeQ4_K, d: dequantizeQ4_K, flags: usesWeights, scales: []int{0, 2}, sub: 32},
+		tensor.Q5_K:    {q: quantizeQ5_K, d: dequantizeQ5_K, flags: usesWeights, scales: []int{0, 2}, sub: 32},
+		tensor.Q6_K:    {q: quantizeQ6_K, d: dequantizeQ6_K, flags: usesWeights, scales: []int{208}, sub: 16},
+		tensor.IQ4_NL:  {q: quantizeIQ4_NL, d: dequantizeIQ4_NL, flags: usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ4_XS:  {q: quantizeIQ4_XS, d: dequantizeIQ4_XS, flags: usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ2_XXS: {q: quantizeIQ2_XXS, d: dequantizeIQ2_XXS, flags: usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: usesWeights | needsWeights, scales: []int{0}, sub: 16},
+		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: usesWeights, scales: []int{0}, sub: 16},
+		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: usesWeights, sub: 16},
+	}
+	table := make([]*Codec, len(tensor.All())+1)
+	for d, t := range rows {
+		table[d] = &Codec{
+			DType: d, CanQuantize: t.q != nil, CanDequantize: t.d != nil,
+			NeedsWeights: t.flags&needsWeights != 0, UsesWeights: t.flags&usesWeights != 0, RowScoped: t.flags&rowScoped != 0,
+			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over,
+		}
+	}
+	return table
+}
+
+// Quantize converts rows of cols float32 each to the type and writes them to
+// dst. weights is nil or holds cols non-negative numbers that hold for every
+// row; types that do not use weights ignore them. See the package's
+// documentation for how it differs from QuantizeExact.
+//
+// For quantized types the error is a *NonFiniteError if src holds NaN or an
+// infinity; dst is then not touched. The plain float types carry those over.
+func (c *Codec) Quantize(dst []byte, src []float32, rows, cols int64, weights []float32) (Stats, error) {
+	return c.run(dst, src, rows, cols, weights, false)
+}
+
+// QuantizeExact is Quantize with the very bytes of ggml, also where they decode
+// wrongly. It too refuses what makes ggml abort.
+func (c *Codec) QuantizeExact(dst []byte, src []float32, rows, cols int64, weights []float32) (Stats, error) {
+	return c.run(dst, src, rows, cols, weights, true)
+}
+
+func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float32, exact bool) (Stats, error) {
+	var stats Stats
+	if err := c.check(dst, src, rows, cols, weights); err != nil {
+		return stats, err
+	}
+	if c.DType.IsQuantized() {
+		if at := nonFinite(src[:rows*cols]); at >= 0 {
+			return stats, &NonFiniteError{Row: int64(at) / cols, Col: int64(at) % cols, Value: src[at]}
+		}
+	}
+	if !c.UsesWeights {
+		weights = nil
+	}
+	weak := c.weakBlocks(weights, exact)
+	size := cols / c.block * c.bytes
+	for r := range rows {
+		row, out := src[r*cols:(r+1)*cols], dst[r*size:(r+1)*size]
+		c.quantize(out, row, weights, exact)
+		if !exact {
+			stats.Fallback += c.replace(out, row, weak)
+		}
+		stats.Overflow += c.overflow(out, row)
+	}
+	return stats, nil
+}
+
+// check refuses arguments that do not fit together.
+func (c *Codec) check(dst []byte, src []float32, rows, cols int64, weights []float32) error {
+	if !c.CanQuantize {
+		return fmt.Errorf("%w: float32 to %s", ErrUnsupported, c.DType)
+	}
+	if rows < 0 || cols < 0 || cols%c.block != 0 {
+		return fmt.Errorf("%w: %d columns, %s has blocks of %d", tensor.ErrBlock, cols, c.DType, c.block)
+	}
+	if int64(len(src)) < rows*cols || int64(len(dst)) < rows*cols/c.block*c.bytes {
+		return fmt.Errorf("quantize %d rows of %d to %s: %d floats in, room for %d bytes", rows, cols, c.DType, len(src), len(dst))
+	}
+	if !c.UsesWeights {
+		return nil
+	}
+	if weights == nil {
+		if c.NeedsWeights {
+			return fmt.Errorf("%s %w", c.DType, ErrNeedsWeights)
+		}
+		return nil
+	}
+	if int64(len(weights)) != cols {
+		return fmt.Errorf("quantize to %s: %d weights for %d columns", c.DType, len(weights), cols)
+	}
+	for i, w := range weights {
+		if !(w >= 0) || math.IsInf(float64(w), 1) {
+			return &WeightError{Col: int64(i), Value: w}
+		}
+	}
+	return nil
+}
+
+// Dequantize converts blocks to float32. len(dst) must be a number of whole
+// blocks, and src must hold that many.
+func (c *Codec) Dequantize(dst []float32, src []byte) error {
+	if !c.CanDequantize {
+		return fmt.Errorf("%w: %s to float32", ErrUnsupported, c.DType)
+	}
+	n := int64(len(dst))
+	if n%c.block != 0 || int64(len(src)) < n/c.block*c.bytes {
+		return fmt.Errorf("dequantize %s: %d bytes for %d numbers", c.DType, len(src), n)
+	}
+	c.dequantize(dst, src[:n/c.block*c.bytes])
+	return nil
+}
+
+// nonFinite returns the index of the first NaN or infinity, or -1.
+func nonFinite(src []float32) int {
+	for i, v := range src {
+		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,25 @@
+// Package quant converts between float32 and every type that a tensor can be
+// stored in: ggml's blocks with and without an importance matrix, and the plain
+// number types of other containers.
+//
+// Lookup returns the Codec of a type. Codec.QuantizeExact writes the bytes that
+// ggml_quantize_chunk of ggml (built without fused multiply-add) writes for the
+// same rows and weights. Codec.Quantize writes the same bytes except where those
+// would decode wrongly: it refuses NaN and infinite input, quantizes blocks whose
+// weights are zero without weights, and keeps the place that ggml's iq3_s loses
+// after an all-zero sub-block. docs/quantization.md lists the differences.
+//
+// # Weights
+//
+// Three things can be asked of the types that use an importance matrix: nil (the
+// algorithm of llama-quantize without one), ones (what stable-diffusion.cpp passes
+// when it has none: a different algorithm) and a row of an imatrix.
+//
+// # Arithmetic
+//
+// Everything is float32 in ggml's order. Products that feed a sum are written
+// float32(a*b), which keeps the compiler from fusing them on machines that could.
+//
+// Facts: ggml (MIT), ggml-quants.c, ggml-common.h and ggml-impl.h as of version
+// 0.23; checked against the linked library by the tests.
+package quant

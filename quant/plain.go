@@ -1,0 +1,153 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+var le = binary.LittleEndian
+
+func quantizeF32(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		le.PutUint32(dst[4*i:], math.Float32bits(v))
+	}
+}
+
+func dequantizeF32(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
+	}
+}
+
+func quantizeF16(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		le.PutUint16(dst[2*i:], toF16(v))
+	}
+}
+
+func dequantizeF16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = fromF16(le.Uint16(src[2*i:]))
+	}
+}
+
+func quantizeBF16(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		le.PutUint16(dst[2*i:], toBF16(v))
+	}
+}
+
+func dequantizeBF16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = fromBF16(le.Uint16(src[2*i:]))
+	}
+}
+
+func quantizeF64(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		le.PutUint64(dst[8*i:], math.Float64bits(float64(v)))
+	}
+}
+
+func dequantizeF64(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(math.Float64frombits(le.Uint64(src[8*i:])))
+	}
+}
+
+func quantizeE4M3(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		dst[i] = toE4M3(v)
+	}
+}
+
+func quantizeE5M2(dst []byte, src, _ []float32, _ bool) {
+	for i, v := range src {
+		dst[i] = toE5M2(v)
+	}
+}
+
+func dequantizeE4M3(dst []float32, src []byte) { lookupAll(dst, src, e4m3) }
+func dequantizeE5M2(dst []float32, src []byte) { lookupAll(dst, src, e5m2) }
+func dequantizeE8M0(dst []float32, src []byte) { lookupAll(dst, src, e8m0) }
+
+func lookupAll(dst []float32, src []byte, values *[256]float32) {
+	for i := range dst {
+		dst[i] = values[src[i]]
+	}
+}
+
+// e2m1 are the values of the 4-bit float of OCP Microscaling formats.
+var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+
+func dequantizeE2M1(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = e2m1[src[i/2]>>(i%2*4)&15]
+	}
+}
+
+func dequantizeI8(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int8(src[i]))
+	}
+}
+
+func dequantizeU8(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(src[i])
+	}
+}
+
+func dequantizeI16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int16(le.Uint16(src[2*i:])))
+	}
+}
+
+func dequantizeU16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(le.Uint16(src[2*i:]))
+	}
+}
+
+func dequantizeI32(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int32(le.Uint32(src[4*i:])))
+	}
+}
+
+func dequantizeU32(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(le.Uint32(src[4*i:]))
+	}
+}
+
+func dequantizeI64(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int64(le.Uint64(src[8*i:])))
+	}
+}
+
+func dequantizeU64(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(le.Uint64(src[8*i:]))
+	}
+}
+
+// beyond counts the finite numbers whose size, as float32 bits, is limit or more.
+func beyond(src []float32, limit uint32) int64 {
+	n := int64(0)
+	for _, v := range src {
+		if a := math.Float32bits(v) & 0x7fffffff; a >= limit && a < 0x7f800000 {
+			n++
+		}
+	}
+	return n
+}
+
+func overflowsF16(_ []byte, src []float32) int64  { return beyond(src, 0x477ff000) }
+func overflowsBF16(_ []byte, src []float32) int64 { return beyond(src, 0x7f7f8000) }
+
+// overflowsE4M3 counts what was cut to 448: from half way to 480 on.
+func overflowsE4M3(_ []byte, src []float32) int64 { return beyond(src, 0x43e80001) }
+func overflowsE5M2(_ []byte, src []float32) int64 { return beyond(src, 0x47700000) }

@@ -1,0 +1,93 @@
+package quant
+
+// weakSum is the sum of a sub-block's weights at and below which they say
+// nothing: with such weights ggml's searches divide zero by zero, or give up
+// and leave a scale of 0.
+const weakSum = 1e-15
+
+// weakBlocks lists the blocks of a row that have a sub-block without weight.
+func (c *Codec) weakBlocks(weights []float32, exact bool) []int {
+	if exact || weights == nil || c.sub == 0 {
+		return nil
+	}
+	var weak []int
+	for b := 0; b < len(weights); b += int(c.block) {
+		for s := b; s < b+int(c.block); s += c.sub {
+			sum := float32(0)
+			for _, w := range weights[s : s+c.sub] {
+				sum += w
+			}
+			if sum <= weakSum {
+				weak = append(weak, b/int(c.block))
+				break
+			}
+		}
+	}
+	return weak
+}
+
+// ones serve types that need weights for a block whose own are useless.
+var ones = func() (w [256]float32) {
+	for i := range w {
+		w[i] = 1
+	}
+	return w
+}()
+
+// replace quantizes the listed blocks again without weights, and so any other
+// block whose scale came out as no number. It returns how many there were.
+func (c *Codec) replace(dst []byte, src []float32, weak []int) int64 {
+	n := int64(0)
+	for _, b := range weak {
+		c.plain(dst, src, b)
+		n++
+	}
+	if c.UsesWeights && c.scales != nil {
+		for b := range len(src) / int(c.block) {
+			if c.bad(dst[b*int(c.bytes):], true) && !c.bad(c.plain(dst, src, b), true) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// plain quantizes one block of a row without weights.
+func (c *Codec) plain(dst []byte, src []float32, b int) []byte {
+	out := dst[b*int(c.bytes) : (b+1)*int(c.bytes)]
+	in := src[b*int(c.block) : (b+1)*int(c.block)]
+	if c.NeedsWeights {
+		c.quantize(out, in, ones[:c.block], false)
+	} else {
+		c.quantize(out, in, nil, false)
+	}
+	return out
+}
+
+// bad reports whether a block has a scale that is NaN (or, if nanOnly is not
+// set, infinite).
+func (c *Codec) bad(block []byte, nanOnly bool) bool {
+	for _, at := range c.scales {
+		h := uint16(block[at]) | uint16(block[at+1])<<8
+		if h&0x7c00 == 0x7c00 && (!nanOnly || h&0x3ff != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// overflow counts what became infinite in f16.
+func (c *Codec) overflow(dst []byte, src []float32) int64 {
+	n := int64(0)
+	switch {
+	case c.overflows != nil:
+		return c.overflows(dst, src)
+	case c.scales != nil:
+		for b := 0; b < len(dst); b += int(c.bytes) {
+			if c.bad(dst[b:], false) {
+				n++
+			}
+		}
+	}
+	return n
+}
