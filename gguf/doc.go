@@ -16,7 +16,7 @@
 // A big-endian file is known by its version, whose low half is then zero.
 //
 // Open checks what ggml's own reader checks, and refuses besides: names and keys
-// that are not UTF-8, names with a NUL in them and empty names. It is more
+// that are not UTF-8 or have a NUL in them, and empty names. It is more
 // lenient in three places, because files in circulation need it: names longer
 // than 63 bytes, up to eight axes (ComfyUI-GGUF writes 5-D patch embeddings),
 // and arrays of arrays. Bytes after the last tensor are allowed, as ggml allows

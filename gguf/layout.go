@@ -98,7 +98,7 @@ func checkMetadata(md Metadata) (align int64, err error) {
 		return 0, &FormatError{Kind: KindLimit, Offset: -1, Msg: fmt.Sprintf("found %d metadata entries, want at most %d", len(md), maxKeys)}
 	}
 	seen := make(map[string]struct{}, len(md))
-	strings := 0
+	texts := 0 // strings in arrays
 	for _, kv := range md {
 		fail := func(kind ErrorKind, format string, args ...any) error {
 			return &FormatError{Kind: kind, Key: kv.Key, Offset: -1, Msg: fmt.Sprintf(format, args...)}
@@ -120,9 +120,9 @@ func checkMetadata(md Metadata) (align int64, err error) {
 			return 0, fail(KindLimit, "found a string of %d bytes, want at most %d", len(s), maxString)
 		}
 		if kv.Value.elem == TypeString && kv.Value.typ == TypeArray {
-			strings += kv.Value.Len()
+			texts += kv.Value.Len()
 		}
-		if kv.Value.Len() > maxArray || strings > maxStrings {
+		if kv.Value.Len() > maxArray || texts > maxStrings {
 			return 0, fail(KindLimit, "found an array of %d elements, which is too long", kv.Value.Len())
 		}
 	}

@@ -154,7 +154,7 @@ func (s *scanner) start(f *File) (nTensors, nKeys int64, err error) {
 	if len(head) < len(magic) || string(head[:len(magic)]) != magic {
 		return 0, 0, s.notGGUF(head)
 	}
-	if _, err := s.bytes(len(magic), "the magic"); err != nil {
+	if _, err := s.bytes(len(magic), "the magic", ""); err != nil {
 		return 0, 0, err
 	}
 	version, err := s.u32("the version")
@@ -171,10 +171,10 @@ func (s *scanner) start(f *File) (nTensors, nKeys int64, err error) {
 	f.Version, s.v1 = int(version), version == 1
 	// The smallest tensor: a name of one byte, no axes, type, offset. The smallest
 	// entry: a key of one byte, type, a value of one byte.
-	if nTensors, err = s.count("tensors", s.lengthBytes()+1+4+4+8, maxTensors); err != nil {
+	if nTensors, err = s.count("tensors", "", s.lengthBytes()+1+4+4+8, maxTensors); err != nil {
 		return 0, 0, err
 	}
-	nKeys, err = s.count("metadata entries", s.lengthBytes()+1+4+1, maxKeys)
+	nKeys, err = s.count("metadata entries", "", s.lengthBytes()+1+4+1, maxKeys)
 	return nTensors, nKeys, err
 }
 
@@ -232,7 +232,7 @@ func (s *scanner) entry(d *directory) error {
 	}
 	d.info.Shape = make([]int64, axes)
 	for i := range d.info.Shape {
-		n, err := s.length("an axis")
+		n, err := s.length("an axis", "")
 		if err != nil {
 			return err
 		}

@@ -47,10 +47,11 @@ func (s *scanner) failAt(off int64, kind ErrorKind, format string, args ...any) 
 func (s *scanner) left() int64 { return s.size - s.pos }
 
 // bytes returns the next n bytes (at most window); they are valid until the
-// next call. what names them in the error for a file that ends before.
-func (s *scanner) bytes(n int, what string) ([]byte, error) {
+// next call. what, in two parts so that nobody has to join them, names them in the
+// error for a file that ends before.
+func (s *scanner) bytes(n int, what, of string) ([]byte, error) {
 	if int64(n) > s.left() {
-		return nil, s.fail(KindHeaderCut, "the file ends inside the header: %s needs %d bytes, %d are left", what, n, s.left())
+		return nil, s.fail(KindHeaderCut, "the file ends inside the header: %s%s needs %d bytes, %d are left", what, of, n, s.left())
 	}
 	if len(s.buf) < n {
 		want := s.back[:min(int64(len(s.back)), s.left())]
@@ -75,7 +76,7 @@ func readFull(r io.ReaderAt, path string, p []byte, off int64) error {
 }
 
 func (s *scanner) u32(what string) (uint32, error) {
-	b, err := s.bytes(4, what)
+	b, err := s.bytes(4, what, "")
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +84,7 @@ func (s *scanner) u32(what string) (uint32, error) {
 }
 
 func (s *scanner) u64(what string) (uint64, error) {
-	b, err := s.bytes(8, what)
+	b, err := s.bytes(8, what, "")
 	if err != nil {
 		return 0, err
 	}
@@ -91,12 +92,15 @@ func (s *scanner) u64(what string) (uint64, error) {
 }
 
 // length reads a count as wide as the version has it.
-func (s *scanner) length(what string) (uint64, error) {
-	if s.v1 {
-		n, err := s.u32(what)
-		return uint64(n), err
+func (s *scanner) length(what, of string) (uint64, error) {
+	b, err := s.bytes(int(s.lengthBytes()), what, of)
+	switch {
+	case err != nil:
+		return 0, err
+	case s.v1:
+		return uint64(s.order.Uint32(b)), nil
 	}
-	return s.u64(what)
+	return s.order.Uint64(b), nil
 }
 
 // lengthBytes is the width of a length in the file.
@@ -109,29 +113,29 @@ func (s *scanner) lengthBytes() int64 {
 
 // count reads a count of things that take at least unit bytes each and refuses
 // it if the rest of the file cannot hold that many, or if it is over limit.
-func (s *scanner) count(what string, unit, limit int64) (int64, error) {
+func (s *scanner) count(what, of string, unit, limit int64) (int64, error) {
 	at := s.pos
-	n, err := s.length("the number of " + what)
+	n, err := s.length("the number of ", what)
 	if err != nil {
 		return 0, err
 	}
 	if n > math.MaxInt64 || int64(n) > s.left()/unit {
-		return 0, s.failAt(at, KindCount, "found %d %s, but the %d bytes that are left hold at most %d", n, what, s.left(), s.left()/unit)
+		return 0, s.failAt(at, KindCount, "found %d %s%s, but the %d bytes that are left hold at most %d", n, what, of, s.left(), s.left()/unit)
 	}
 	if int64(n) > limit {
-		return 0, s.failAt(at, KindLimit, "found %d %s, want at most %d", n, what, limit)
+		return 0, s.failAt(at, KindLimit, "found %d %s%s, want at most %d", n, what, of, limit)
 	}
 	return int64(n), nil
 }
 
 // str reads a string of at most limit bytes.
 func (s *scanner) str(what string, limit int64) (string, error) {
-	n, err := s.count("bytes in "+what, 1, limit)
+	n, err := s.count("bytes in ", what, 1, limit)
 	if err != nil {
 		return "", err
 	}
 	if n <= int64(len(s.back)) {
-		b, err := s.bytes(int(n), what)
+		b, err := s.bytes(int(n), what, "")
 		return string(b), err
 	}
 	b := make([]byte, n)

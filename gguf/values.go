@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -67,6 +68,8 @@ func checkKey(key string) error {
 		return keyError("found a metadata key of more than 65535 bytes")
 	case !utf8.ValidString(key):
 		return keyError("found a metadata key that is not UTF-8")
+	case strings.IndexByte(key, 0) >= 0:
+		return keyError("found a metadata key with a NUL in it, where readers in C cut it")
 	}
 	return nil
 }
@@ -81,7 +84,7 @@ func (s *scanner) value(typ ValueType, depth int, used *budget) (Value, error) {
 	case typ == TypeArray:
 		return s.array(depth, used)
 	}
-	b, err := s.bytes(int(valueTypes[typ].bytes), "a value of type "+typ.String())
+	b, err := s.bytes(int(valueTypes[typ].bytes), "a value of type ", typ.String())
 	if err != nil {
 		return Value{}, err
 	}
@@ -131,7 +134,7 @@ func (s *scanner) array(depth int, used *budget) (Value, error) {
 	case elem == TypeArray:
 		return s.nestedArray(depth, used)
 	}
-	n, err := s.count("array elements of type "+elem.String(), valueTypes[elem].bytes, maxArray)
+	n, err := s.count("array elements of type ", elem.String(), valueTypes[elem].bytes, maxArray)
 	if err != nil {
 		return Value{}, err
 	}
@@ -139,7 +142,7 @@ func (s *scanner) array(depth int, used *budget) (Value, error) {
 }
 
 func (s *scanner) stringArray(used *budget) (Value, error) {
-	n, err := s.count("strings in arrays", s.lengthBytes(), maxStrings-used.strings)
+	n, err := s.count("strings in arrays", "", s.lengthBytes(), maxStrings-used.strings)
 	if err != nil {
 		return Value{}, err
 	}
@@ -157,7 +160,7 @@ func (s *scanner) nestedArray(depth int, used *budget) (Value, error) {
 	if depth == maxDepth {
 		return Value{}, s.fail(KindLimit, "found arrays inside arrays more than %d deep", maxDepth)
 	}
-	n, err := s.count("arrays in arrays", 4+s.lengthBytes(), maxNested-used.nested)
+	n, err := s.count("arrays in arrays", "", 4+s.lengthBytes(), maxNested-used.nested)
 	if err != nil {
 		return Value{}, err
 	}
@@ -213,7 +216,7 @@ func (s *scanner) scalarArray(elem ValueType, n int) (Value, error) {
 func elements[T any](s *scanner, n, width int, decode func([]byte) T) ([]T, error) {
 	out := make([]T, n)
 	for i := range out {
-		b, err := s.bytes(width, "an array element")
+		b, err := s.bytes(width, "an array element", "")
 		if err != nil {
 			return nil, err
 		}
