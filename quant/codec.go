@@ -47,9 +47,14 @@ func (s *Stats) Add(other Stats) {
 	s.Overflow += other.Overflow
 }
 
-// rowFunc quantizes one row. qw is nil or has a weight for each column. exact asks
-// for ggml's bytes where they are known to decode wrongly.
-type rowFunc func(dst []byte, src, qw []float32, exact bool)
+// rowFunc quantizes blocks of one row. qw is nil or has a weight for each column.
+type rowFunc func(dst []byte, src, qw []float32, h how)
+
+// how tells a rowFunc what its row does not.
+type how struct {
+	exact  bool    // ggml's bytes also where they are known to decode wrongly
+	sigma2 float32 // mean square of the whole row, for row-scoped types with weights
+}
 
 // Codec converts one type. Its methods may be called from many goroutines.
 type Codec struct {
@@ -72,6 +77,8 @@ type Codec struct {
 	sub int
 	// overflows counts finite numbers that became infinite, for plain types.
 	overflows func(dst []byte, src []float32) int64
+	// lost tells the blocks of which ggml's bytes decode wrongly.
+	lost func(x []float32) bool
 }
 
 // Lookup returns the codec of a type; one with neither direction if the type is
@@ -93,6 +100,7 @@ type traits struct {
 	scales []int
 	sub    int
 	over   func([]byte, []float32) int64
+	lost   func(x []float32) bool
 }
 
 type flags uint8
@@ -147,7 +155,7 @@ func buildTable() []*Codec {
 		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: usesWeights | needsWeights, scales: []int{0}, sub: 16},
 		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: usesWeights, scales: []int{0}, sub: 16},
 		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: usesWeights, scales: []int{0}, sub: 32},
-		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesWeights, scales: []int{0}, sub: 32, lost: hasZeroSub},
 		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: usesWeights | needsWeights, scales: []int{0}, sub: 32},
 		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: usesWeights, sub: 16},
 	}
@@ -156,7 +164,7 @@ func buildTable() []*Codec {
 		table[d] = &Codec{
 			DType: d, CanQuantize: t.q != nil, CanDequantize: t.d != nil,
 			NeedsWeights: t.flags&needsWeights != 0, UsesWeights: t.flags&usesWeights != 0, RowScoped: t.flags&rowScoped != 0,
-			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over,
+			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over, lost: t.lost,
 		}
 	}
 	return table
@@ -184,24 +192,73 @@ func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float
 	if err := c.check(dst, src, rows, cols, weights); err != nil {
 		return stats, err
 	}
+	src = src[:rows*cols]
+	size := cols / c.block * c.bytes
+	dst = dst[:rows*size]
 	if c.DType.IsQuantized() {
-		if at := nonFinite(src[:rows*cols]); at >= 0 {
+		if at := nonFinite(src); at >= 0 {
 			return stats, &NonFiniteError{Row: int64(at) / cols, Col: int64(at) % cols, Value: src[at]}
 		}
 	}
 	if !c.UsesWeights {
 		weights = nil
 	}
+	fast := fastest(c.DType)
+	take := fast.plain
+	if weights != nil {
+		take = fast.weighted
+	}
+	if take != nil {
+		take(dst, src, int(rows), int(cols), weights)
+	}
 	weak := c.weakBlocks(weights, exact)
-	size := cols / c.block * c.bytes
 	for r := range rows {
 		row, out := src[r*cols:(r+1)*cols], dst[r*size:(r+1)*size]
-		c.quantize(out, row, weights, exact)
+		if take == nil {
+			c.quantize(out, row, weights, how{exact, c.meanSquare(row, weights)})
+		}
 		if !exact {
-			stats.Fallback += c.replace(out, row, weak)
+			stats.Fallback += c.mend(out, row, weights, weak, take != nil)
 		}
 		stats.Overflow += c.overflow(out, row)
 	}
+	return stats, nil
+}
+
+// meanSquare is what row-scoped types need of a row.
+func (c *Codec) meanSquare(row, weights []float32) float32 {
+	if weights == nil || !c.RowScoped || len(row) == 0 {
+		return 0
+	}
+	return sumSquares(row) / float32(len(row))
+}
+
+// RowSum adds the squares of the next part of a row to sum, the result for the
+// parts before it, 0 for the first. See QuantizePart.
+func RowSum(sum float32, part []float32) float32 { return addSquares(sum, part) }
+
+// QuantizePart is Quantize, or with exact QuantizeExact, for a part of one row:
+// any number of whole blocks. rowSum is RowSum over the whole row, which has
+// cols numbers; only types with RowScoped look at it. The Row of a
+// NonFiniteError is 0, its Col counts from the part's start.
+func (c *Codec) QuantizePart(dst []byte, src, weights []float32, cols int64, rowSum float32, exact bool) (Stats, error) {
+	n := int64(len(src))
+	if !c.RowScoped || weights == nil {
+		return c.run(dst, src, 1, n, weights, exact)
+	}
+	var stats Stats
+	if err := c.check(dst, src, 1, n, weights); err != nil {
+		return stats, err
+	}
+	if at := nonFinite(src); at >= 0 {
+		return stats, &NonFiniteError{Col: int64(at), Value: src[at]}
+	}
+	dst = dst[:n/c.block*c.bytes]
+	c.quantize(dst, src, weights, how{exact, rowSum / float32(cols)})
+	if !exact {
+		stats.Fallback = c.mend(dst, src, weights, c.weakBlocks(weights, false), false)
+	}
+	stats.Overflow = c.overflow(dst, src)
 	return stats, nil
 }
 
@@ -246,16 +303,40 @@ func (c *Codec) Dequantize(dst []float32, src []byte) error {
 	if n%c.block != 0 || int64(len(src)) < n/c.block*c.bytes {
 		return fmt.Errorf("dequantize %s: %d bytes for %d numbers", c.DType, len(src), n)
 	}
-	c.dequantize(dst, src[:n/c.block*c.bytes])
+	src = src[:n/c.block*c.bytes]
+	if decode := fastest(c.DType).decode; decode != nil {
+		decode(dst, src)
+	} else {
+		c.dequantize(dst, src)
+	}
 	return nil
 }
 
 // nonFinite returns the index of the first NaN or infinity, or -1.
 func nonFinite(src []float32) int {
+	if countFrom(src, infinity) == 0 {
+		return -1
+	}
 	for i, v := range src {
-		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
+		if math.Float32bits(v)&infinity == infinity {
 			return i
 		}
 	}
 	return -1
+}
+
+// infinity is the bits of +Inf.
+const infinity = 0x7f800000
+
+// countFrom counts the numbers whose size, as float32 bits, is limit or more.
+func countFrom(src []float32, limit uint32) int64 {
+	if scan := fastest(tensor.Invalid).scan; scan != nil {
+		return scan(src, limit)
+	}
+	n := int64(0)
+	for _, v := range src {
+		// 1 in the top bit if limit-1 - size is negative.
+		n += int64((limit - 1 - math.Float32bits(v)&0x7fffffff) >> 31)
+	}
+	return n
 }

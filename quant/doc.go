@@ -20,6 +20,20 @@
 // Everything is float32 in ggml's order. Products that feed a sum are written
 // float32(a*b), which keeps the compiler from fusing them on machines that could.
 //
+// # Kernels
+//
+// Whole calls can be taken over by machine code that works on many blocks at
+// once: hook in kernel.go registers a kernel for a type and an instruction set,
+// UseCPU picks the set. A kernel gets every row of a call, writes the bytes of
+// QuantizeExact, and leaves checks, counts and the default policy's repairs to
+// Codec, which runs them after it. Files named *_kernel.go hold the hooks;
+// internal/kernel the code, which the module in _gen generates.
+//
+// # Long rows
+//
+// With weights, a block of q4_0, q4_1, q5_0 and q5_1 depends on its whole row
+// (Codec.RowScoped). RowSum and Codec.QuantizePart convert such a row in pieces.
+//
 // Facts: ggml (MIT), ggml-quants.c, ggml-common.h and ggml-impl.h as of version
 // 0.23; checked against the linked library by the tests.
 package quant

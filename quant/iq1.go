@@ -89,7 +89,7 @@ func (s *sorted) split3(levels []uint8, i1, i2 int) {
 	}
 }
 
-func quantizeIQ1_S(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ1_S(dst []byte, src, qw []float32, _ how) {
 	g := gridIQ1()
 	var w [32]float32
 	for b := range len(src) / superBlock {
@@ -278,7 +278,7 @@ func pairLevels(k, group int) *[3]float32 {
 	return &iq1Levels[k&1]
 }
 
-func quantizeIQ1_M(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ1_M(dst []byte, src, qw []float32, _ how) {
 	g := gridIQ1()
 	var w [superBlock]float32
 	for b := range len(src) / superBlock {

@@ -252,7 +252,7 @@ func (f *gridFit) eachSub(x, qw []float32, c float32, plain func(v, sigma2 float
 
 func square(v, _ float32) float32 { return v * v }
 
-func quantizeIQ2_XXS(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ2_XXS(dst []byte, src, qw []float32, _ how) {
 	f := fitIQ2XXS()
 	for b := range len(src) / superBlock {
 		out := dst[66*b : 66*b+66]
@@ -282,7 +282,7 @@ func quantizeIQ2_XXS(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeIQ2_XS(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ2_XS(dst []byte, src, qw []float32, _ how) {
 	f := fitIQ2XS()
 	for b := range len(src) / superBlock {
 		out := dst[74*b : 74*b+74]
@@ -312,7 +312,7 @@ func quantizeIQ2_XS(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeIQ2_S(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ2_S(dst []byte, src, qw []float32, _ how) {
 	f := fitIQ2S()
 	plain := func(v, sigma2 float32) float32 { return float32(0.25*sigma2) + float32(v*v) }
 	for b := range len(src) / superBlock {
@@ -343,7 +343,7 @@ func quantizeIQ2_S(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeIQ3_XXS(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ3_XXS(dst []byte, src, qw []float32, _ how) {
 	f := fitIQ3XXS()
 	for b := range len(src) / superBlock {
 		out := dst[98*b : 98*b+98]
@@ -375,8 +375,8 @@ func quantizeIQ3_XXS(dst []byte, src, qw []float32, _ bool) {
 }
 
 // quantizeIQ3_S: ggml does not move on in qs and signs over an all-zero
-// sub-block, so that what follows lands one sub-block early. exact keeps that.
-func quantizeIQ3_S(dst []byte, src, qw []float32, exact bool) {
+// sub-block, so that what follows lands one sub-block early. how.exact keeps that.
+func quantizeIQ3_S(dst []byte, src, qw []float32, h how) {
 	f := fitIQ3S()
 	for b := range len(src) / superBlock {
 		out := dst[110*b : 110*b+110]
@@ -385,7 +385,7 @@ func quantizeIQ3_S(dst []byte, src, qw []float32, exact bool) {
 		place := 0
 		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2, square, func(ib int, s *subBlock, ok bool) {
 			if !ok {
-				if !exact {
+				if !h.exact {
 					place++
 				}
 				return

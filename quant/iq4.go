@@ -93,7 +93,7 @@ func inverse(d float32) float32 {
 	return 0
 }
 
-func quantizeIQ4_NL(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ4_NL(dst []byte, src, qw []float32, _ how) {
 	var w [32]float32
 	for b := range len(src) / 32 {
 		x, out := src[32*b:32*b+32], dst[18*b:18*b+18]
@@ -108,7 +108,7 @@ func quantizeIQ4_NL(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeIQ4_XS(dst []byte, src, qw []float32, _ bool) {
+func quantizeIQ4_XS(dst []byte, src, qw []float32, _ how) {
 	var w [32]float32
 	var scales [8]float32
 	for b := range len(src) / superBlock {

@@ -35,7 +35,7 @@ func farthest(scales []float32) float32 {
 	return m
 }
 
-func quantizeQ2_K(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ2_K(dst []byte, src, qw []float32, _ how) {
 	for b := range len(src) / superBlock {
 		var w []float32
 		if qw != nil {
@@ -129,7 +129,7 @@ func dequantizeQ2_K(dst []float32, src []byte) {
 	}
 }
 
-func quantizeQ3_K(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ3_K(dst []byte, src, qw []float32, _ how) {
 	for b := range len(src) / superBlock {
 		var w []float32
 		if qw != nil {
@@ -315,7 +315,7 @@ func sixBits(dst *[8]uint8, scales *[8]float32) float32 {
 	return high / 63
 }
 
-func quantizeQ4_K(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ4_K(dst []byte, src, qw []float32, _ how) {
 	var levels [superBlock]uint8
 	for b := range len(src) / superBlock {
 		out := dst[144*b : 144*b+144]
@@ -350,7 +350,7 @@ func dequantizeQ4_K(dst []float32, src []byte) {
 	}
 }
 
-func quantizeQ5_K(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ5_K(dst []byte, src, qw []float32, _ how) {
 	var levels [superBlock]uint8
 	for b := range len(src) / superBlock {
 		out := dst[176*b : 176*b+176]
@@ -383,7 +383,7 @@ func dequantizeQ5_K(dst []float32, src []byte) {
 	}
 }
 
-func quantizeQ6_K(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ6_K(dst []byte, src, qw []float32, _ how) {
 	for b := range len(src) / superBlock {
 		blockQ6_K(dst[210*b:210*b+210], src[b*superBlock:(b+1)*superBlock], part(qw, b))
 	}

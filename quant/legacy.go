@@ -67,8 +67,7 @@ func rangeLevels(x []float32, high float32, limit bool, levels *[32]uint8) (d, l
 }
 
 // weightedSigned fits every block of a row with weights, for q4_0 and q5_0.
-func weightedSigned(src, qw []float32, nmax int32, put func(b int, d float32, levels *[32]uint8)) {
-	sigma2 := sumSquares(src) / float32(len(src))
+func weightedSigned(src, qw []float32, sigma2 float32, nmax int32, put func(b int, d float32, levels *[32]uint8)) {
 	var w [32]float32
 	var l [32]int8
 	var levels [32]uint8
@@ -84,9 +83,8 @@ func weightedSigned(src, qw []float32, nmax int32, put func(b int, d float32, le
 }
 
 // weightedRange is the same for q4_1 and q5_1.
-func weightedRange(src, qw []float32, nmax int32, put func(b int, d, m float32, levels *[32]uint8)) {
+func weightedRange(src, qw []float32, sigma2 float32, nmax int32, put func(b int, d, m float32, levels *[32]uint8)) {
 	f := fit{nmax: nmax, rmin: -0.9, rdelta: 0.05, steps: 36, flat: true}
-	sigma2 := sumSquares(src) / float32(len(src))
 	var w [32]float32
 	var levels [32]uint8
 	for b := range len(src) / 32 {
@@ -97,13 +95,13 @@ func weightedRange(src, qw []float32, nmax int32, put func(b int, d, m float32, 
 	}
 }
 
-func quantizeQ4_0(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ4_0(dst []byte, src, qw []float32, h how) {
 	put := func(b int, d float32, levels *[32]uint8) {
 		putF16(dst[18*b:], d)
 		nibbles(dst[18*b+2:], levels)
 	}
 	if qw != nil {
-		weightedSigned(src, qw, 8, put)
+		weightedSigned(src, qw, h.sigma2, 8, put)
 		return
 	}
 	var levels [32]uint8
@@ -112,14 +110,14 @@ func quantizeQ4_0(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeQ5_0(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ5_0(dst []byte, src, qw []float32, h how) {
 	put := func(b int, d float32, levels *[32]uint8) {
 		putF16(dst[22*b:], d)
 		le.PutUint32(dst[22*b+2:], fifthBits(levels))
 		nibbles(dst[22*b+6:], levels)
 	}
 	if qw != nil {
-		weightedSigned(src, qw, 16, put)
+		weightedSigned(src, qw, h.sigma2, 16, put)
 		return
 	}
 	var levels [32]uint8
@@ -128,14 +126,14 @@ func quantizeQ5_0(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeQ4_1(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ4_1(dst []byte, src, qw []float32, h how) {
 	put := func(b int, d, m float32, levels *[32]uint8) {
 		putF16(dst[20*b:], d)
 		putF16(dst[20*b+2:], m)
 		nibbles(dst[20*b+4:], levels)
 	}
 	if qw != nil {
-		weightedRange(src, qw, 15, put)
+		weightedRange(src, qw, h.sigma2, 15, put)
 		return
 	}
 	var levels [32]uint8
@@ -145,7 +143,7 @@ func quantizeQ4_1(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeQ5_1(dst []byte, src, qw []float32, _ bool) {
+func quantizeQ5_1(dst []byte, src, qw []float32, h how) {
 	put := func(b int, d, m float32, levels *[32]uint8) {
 		putF16(dst[24*b:], d)
 		putF16(dst[24*b+2:], m)
@@ -153,7 +151,7 @@ func quantizeQ5_1(dst []byte, src, qw []float32, _ bool) {
 		nibbles(dst[24*b+8:], levels)
 	}
 	if qw != nil {
-		weightedRange(src, qw, 31, put)
+		weightedRange(src, qw, h.sigma2, 31, put)
 		return
 	}
 	var levels [32]uint8
@@ -163,7 +161,7 @@ func quantizeQ5_1(dst []byte, src, qw []float32, _ bool) {
 	}
 }
 
-func quantizeQ8_0(dst []byte, src, _ []float32, _ bool) {
+func quantizeQ8_0(dst []byte, src, _ []float32, _ how) {
 	for b := range len(src) / 32 {
 		x, out := src[32*b:32*b+32], dst[34*b:34*b+34]
 		amax := float32(0)

@@ -7,7 +7,7 @@ import (
 
 var le = binary.LittleEndian
 
-func quantizeF32(dst []byte, src, _ []float32, _ bool) {
+func quantizeF32(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		le.PutUint32(dst[4*i:], math.Float32bits(v))
 	}
@@ -19,7 +19,7 @@ func dequantizeF32(dst []float32, src []byte) {
 	}
 }
 
-func quantizeF16(dst []byte, src, _ []float32, _ bool) {
+func quantizeF16(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		le.PutUint16(dst[2*i:], toF16(v))
 	}
@@ -31,7 +31,7 @@ func dequantizeF16(dst []float32, src []byte) {
 	}
 }
 
-func quantizeBF16(dst []byte, src, _ []float32, _ bool) {
+func quantizeBF16(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		le.PutUint16(dst[2*i:], toBF16(v))
 	}
@@ -43,7 +43,7 @@ func dequantizeBF16(dst []float32, src []byte) {
 	}
 }
 
-func quantizeF64(dst []byte, src, _ []float32, _ bool) {
+func quantizeF64(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		le.PutUint64(dst[8*i:], math.Float64bits(float64(v)))
 	}
@@ -55,13 +55,13 @@ func dequantizeF64(dst []float32, src []byte) {
 	}
 }
 
-func quantizeE4M3(dst []byte, src, _ []float32, _ bool) {
+func quantizeE4M3(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		dst[i] = toE4M3(v)
 	}
 }
 
-func quantizeE5M2(dst []byte, src, _ []float32, _ bool) {
+func quantizeE5M2(dst []byte, src, _ []float32, _ how) {
 	for i, v := range src {
 		dst[i] = toE5M2(v)
 	}
@@ -136,11 +136,9 @@ func dequantizeU64(dst []float32, src []byte) {
 
 // beyond counts the finite numbers whose size, as float32 bits, is limit or more.
 func beyond(src []float32, limit uint32) int64 {
-	n := int64(0)
-	for _, v := range src {
-		if a := math.Float32bits(v) & 0x7fffffff; a >= limit && a < 0x7f800000 {
-			n++
-		}
+	n := countFrom(src, limit)
+	if n > 0 {
+		n -= countFrom(src, infinity)
 	}
 	return n
 }

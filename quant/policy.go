@@ -1,5 +1,7 @@
 package quant
 
+import "math"
+
 // weakSum is the sum of a sub-block's weights at and below which they say
 // nothing: with such weights ggml's searches divide zero by zero, or give up
 // and leave a scale of 0.
@@ -34,17 +36,25 @@ var ones = func() (w [256]float32) {
 	return w
 }()
 
-// replace quantizes the listed blocks again without weights, and so any other
-// block whose scale came out as no number. It returns how many there were.
-func (c *Codec) replace(dst []byte, src []float32, weak []int) int64 {
+// mend quantizes the listed blocks again without weights, and so any other
+// block whose scale came out as no number; it returns how many there were. After
+// a kernel it also redoes the blocks of which ggml's bytes decode wrongly.
+func (c *Codec) mend(dst []byte, src, weights []float32, weak []int, kernel bool) int64 {
+	if kernel && c.lost != nil {
+		for b := range len(src) / int(c.block) {
+			if x := c.in(src, b); c.lost(x) {
+				c.quantize(c.out(dst, b), x, c.in(weights, b), how{})
+			}
+		}
+	}
 	n := int64(0)
 	for _, b := range weak {
-		c.plain(dst, src, b)
+		c.unweighted(dst, src, b)
 		n++
 	}
 	if c.UsesWeights && c.scales != nil {
 		for b := range len(src) / int(c.block) {
-			if c.bad(dst[b*int(c.bytes):], true) && !c.bad(c.plain(dst, src, b), true) {
+			if c.bad(c.out(dst, b), true) && !c.bad(c.unweighted(dst, src, b), true) {
 				n++
 			}
 		}
@@ -52,16 +62,39 @@ func (c *Codec) replace(dst []byte, src []float32, weak []int) int64 {
 	return n
 }
 
-// plain quantizes one block of a row without weights.
-func (c *Codec) plain(dst []byte, src []float32, b int) []byte {
-	out := dst[b*int(c.bytes) : (b+1)*int(c.bytes)]
-	in := src[b*int(c.block) : (b+1)*int(c.block)]
+// in returns block b of a row or of its weights, which may be nil.
+func (c *Codec) in(x []float32, b int) []float32 {
+	if x == nil {
+		return nil
+	}
+	return x[b*int(c.block) : (b+1)*int(c.block)]
+}
+
+func (c *Codec) out(dst []byte, b int) []byte { return dst[b*int(c.bytes) : (b+1)*int(c.bytes)] }
+
+// unweighted quantizes one block of a row without weights.
+func (c *Codec) unweighted(dst []byte, src []float32, b int) []byte {
+	out, in := c.out(dst, b), c.in(src, b)
 	if c.NeedsWeights {
-		c.quantize(out, in, ones[:c.block], false)
+		c.quantize(out, in, ones[:c.block], how{})
 	} else {
-		c.quantize(out, in, nil, false)
+		c.quantize(out, in, nil, how{})
 	}
 	return out
+}
+
+// hasZeroSub reports whether a super-block has a sub-block of 32 zeros.
+func hasZeroSub(x []float32) bool {
+	for ; len(x) > 0; x = x[32:] {
+		bits := uint32(0)
+		for _, v := range x[:32] {
+			bits |= math.Float32bits(v) << 1
+		}
+		if bits == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // bad reports whether a block has a scale that is NaN (or, if nanOnly is not

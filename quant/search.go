@@ -315,8 +315,9 @@ func qpQuants(nmax int32, x []float32, levels []uint8, w []float32) float32 {
 }
 
 // sumSquares adds the squares up one after the other.
-func sumSquares(x []float32) float32 {
-	s := float32(0)
+func sumSquares(x []float32) float32 { return addSquares(0, x) }
+
+func addSquares(s float32, x []float32) float32 {
 	for _, v := range x {
 		s += float32(v * v)
 	}

@@ -4,7 +4,7 @@ import "math"
 
 // Types of one to two bits and the 4-bit floats. None uses weights.
 
-func quantizeQ1_0(dst []byte, src, _ []float32, _ bool) {
+func quantizeQ1_0(dst []byte, src, _ []float32, _ how) {
 	for b := range len(src) / 128 {
 		x, out := src[128*b:128*b+128], dst[18*b:18*b+18]
 		sum := float32(0)
@@ -34,7 +34,7 @@ func dequantizeQ1_0(dst []float32, src []byte) {
 	}
 }
 
-func quantizeQ2_0(dst []byte, src, _ []float32, _ bool) {
+func quantizeQ2_0(dst []byte, src, _ []float32, _ how) {
 	for b := range len(src) / 64 {
 		x, out := src[64*b:64*b+64], dst[18*b:18*b+18]
 		d := float32(0)
@@ -81,7 +81,7 @@ func ternary(x []float32, digits *[superBlock]uint8) float32 {
 	return d
 }
 
-func quantizeTQ1_0(dst []byte, src, _ []float32, _ bool) {
+func quantizeTQ1_0(dst []byte, src, _ []float32, _ how) {
 	var t [superBlock]uint8
 	// pack turns five base-3 digits, n apart, into a byte that decodes by
 	// multiplying: the value scaled to 256ths, rounded up.
@@ -136,7 +136,7 @@ func dequantizeTQ1_0(dst []float32, src []byte) {
 	}
 }
 
-func quantizeTQ2_0(dst []byte, src, _ []float32, _ bool) {
+func quantizeTQ2_0(dst []byte, src, _ []float32, _ how) {
 	var t [superBlock]uint8
 	for b := range len(src) / superBlock {
 		out := dst[66*b : 66*b+66]
@@ -185,7 +185,7 @@ func halfE8M0(e byte) float32 {
 	return math.Float32frombits(uint32(e-1) << 23)
 }
 
-func quantizeMXFP4(dst []byte, src, _ []float32, _ bool) {
+func quantizeMXFP4(dst []byte, src, _ []float32, _ how) {
 	for b := range len(src) / 32 {
 		x, out := src[32*b:32*b+32], dst[17*b:17*b+17]
 		amax := float32(0)
@@ -257,7 +257,7 @@ var halfUE4M3 = codeTable(func(c uint32) float32 {
 	return (1 + float32(m)/8) * math.Float32frombits((e+127-7)<<23) * 0.5
 })
 
-func quantizeNVFP4(dst []byte, src, _ []float32, _ bool) {
+func quantizeNVFP4(dst []byte, src, _ []float32, _ how) {
 	for b := range len(src) / 64 {
 		out := dst[36*b : 36*b+36]
 		for s := range 4 {
