@@ -1,7 +1,7 @@
 package safetensors
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,11 +13,11 @@ import (
 // Limits on what is read, and the same on what is laid out.
 const (
 	maxHeader   = 100_000_000 // bytes, of the safetensors crate
-	maxTensors  = 1 << 18
-	maxAxes     = 64      // of a tensor, of numpy and torch
-	maxAllAxes  = 1 << 20 // of all tensors
-	maxMetadata = 1 << 16 // entries
-	maxName     = 65535   // bytes
+	maxTensors  = 1 << 17     // in one file
+	maxAxes     = 64          // of a tensor, of numpy and torch
+	maxAllAxes  = 1 << 20     // of all tensors
+	maxMetadata = 1 << 16     // entries
+	maxName     = 65535       // bytes
 )
 
 const metadataKey = "__metadata__"
@@ -51,8 +51,7 @@ func (p *headerParser) fault(kind ErrorKind, format string, args ...any) error {
 
 // located makes a FormatError of a syntaxError and leaves others alone.
 func (p *headerParser) located(what string, err error) error {
-	var syntax *syntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := err.(*syntaxError); ok {
 		return &FormatError{Path: p.path, Kind: KindJSON, Tensor: p.tensor, Offset: p.base + int64(syntax.offset), Msg: what, Err: err}
 	}
 	return err
@@ -68,7 +67,9 @@ func parseHeader(b []byte, path string, base int64) (*header, error) {
 	if !utf8.Valid(b) {
 		return nil, p.fault(KindUTF8, "the header is not UTF-8")
 	}
-	h := &header{}
+	// A tensor has this key, so that there are no more of them; a slice that grew
+	// would cost several times its size.
+	h := &header{entries: make([]entry, 0, min(bytes.Count(b, []byte(`"data_offsets"`)), maxTensors))}
 	metadataSeen := false
 	err := p.object(func(key string) error {
 		if key != metadataKey {
@@ -168,20 +169,24 @@ func (p *headerParser) entry(h *header, name string) error {
 	}
 	e := entry{info: tensor.Info{Name: name}, at: p.base + int64(p.i)}
 	var dtype, shape, offsets bool
-	fields := map[string]struct {
-		seen *bool
-		read func(*entry) error
-	}{"dtype": {&dtype, p.dtype}, "shape": {&shape, p.shape}, "data_offsets": {&offsets, p.offsets}}
 	err := p.object(func(key string) error {
-		field, ok := fields[key]
-		if !ok {
+		var seen *bool
+		var read func(*headerParser, *entry) error
+		switch key {
+		case "dtype":
+			seen, read = &dtype, (*headerParser).dtype
+		case "shape":
+			seen, read = &shape, (*headerParser).shape
+		case "data_offsets":
+			seen, read = &offsets, (*headerParser).offsets
+		default:
 			return p.skip(0)
 		}
-		if *field.seen {
+		if *seen {
 			return p.fault(KindDuplicateKey, "the key %q is there twice", key)
 		}
-		*field.seen = true
-		return field.read(&e)
+		*seen = true
+		return read(p, &e)
 	})
 	if err != nil {
 		return p.located("its entry is not valid", err)
@@ -227,39 +232,46 @@ func (p *headerParser) dtype(e *entry) error {
 }
 
 func (p *headerParser) shape(e *entry) error {
-	e.info.Shape = make([]int64, 0, 4)
-	return p.array(func() error {
-		if len(e.info.Shape) == maxAxes || p.axes == maxAllAxes {
-			return p.fault(KindLimit, "found more than %d axes", len(e.info.Shape))
+	var shape [maxAxes]int64
+	n := 0
+	err := p.array(func() error {
+		if n == maxAxes || p.axes == maxAllAxes {
+			return p.fault(KindLimit, "found more than %d axes", n)
 		}
 		p.axes++
-		n, err := p.count()
+		axis, err := p.count()
 		if _, ok := err.(rangeError); ok {
 			return p.fault(KindShape, "an axis is too long: %v", err)
 		}
-		e.info.Shape = append(e.info.Shape, n)
+		shape[n] = axis
+		n++
 		return err
 	})
+	e.info.Shape = make([]int64, n)
+	copy(e.info.Shape, shape[:n])
+	return err
 }
 
 func (p *headerParser) offsets(e *entry) error {
-	var pair []int64
+	var pair [2]int64
+	found := 0
 	err := p.array(func() error {
-		if len(pair) == 2 {
+		if found == len(pair) {
 			return p.fault(KindJSON, "found more than two data_offsets")
 		}
 		n, err := p.count()
 		if _, ok := err.(rangeError); ok {
 			return p.fault(KindOffset, "an offset is too big: %v", err)
 		}
-		pair = append(pair, n)
+		pair[found] = n
+		found++
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(pair) != 2 {
-		return p.fault(KindJSON, "found %d data_offsets, want two", len(pair))
+	if found != len(pair) {
+		return p.fault(KindJSON, "found %d data_offsets, want two", found)
 	}
 	e.begin, e.end = pair[0], pair[1]
 	return nil

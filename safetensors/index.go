@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,8 +17,11 @@ import (
 // ErrNoIndex is wrapped when a folder holds no index.
 var ErrNoIndex = errors.New("no safetensors index")
 
-// maxShards is the most files an index may name.
-const maxShards = 1 << 14
+// Limits on indexes.
+const (
+	maxShards  = 1 << 14 // files
+	maxWeights = 1 << 18 // tensors in all of them
+)
 
 // IndexOption changes how OpenIndex reads an index.
 type IndexOption func(*indexRules)
@@ -113,7 +117,8 @@ func parseIndex(text []byte, path string) ([]weight, error) {
 	if !utf8.Valid(text) {
 		return nil, p.fault(KindUTF8, "the index is not UTF-8")
 	}
-	var weights []weight
+	// An entry has four quotes; a slice that grew would cost several times its size.
+	weights := make([]weight, 0, min(bytes.Count(text, []byte{'"'})/4, maxWeights))
 	seen := false
 	shards := make(map[string]string) // one copy of each file name
 	err := p.object(func(key string) error {
@@ -130,8 +135,8 @@ func parseIndex(text []byte, path string) ([]weight, error) {
 			if err != nil {
 				return err
 			}
-			if len(weights) == maxTensors {
-				return p.fault(KindLimit, "found more than %d tensors", maxTensors)
+			if len(weights) == maxWeights {
+				return p.fault(KindLimit, "found more than %d tensors", maxWeights)
 			}
 			if _, ok := shards[shard]; !ok {
 				if len(shards) == maxShards {

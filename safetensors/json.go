@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // parser reads strict JSON (RFC 8259) as a stream of tokens. encoding/json will
@@ -120,19 +122,40 @@ func (p *parser) array(element func() error) error {
 	}
 }
 
+// known are the strings that headers are full of; they are not copied.
+var known = knownStrings()
+
+func knownStrings() map[string]string {
+	m := map[string]string{"dtype": "dtype", "shape": "shape", "data_offsets": "data_offsets"}
+	for _, d := range tensor.All() {
+		if name, ok := d.Safetensors(); ok {
+			m[name] = name
+		}
+	}
+	return m
+}
+
 // str reads a string.
 func (p *parser) str() (string, error) {
 	if p.peek() != '"' || p.i >= len(p.b) {
 		return "", p.fail("found %s, want a string", p.found())
 	}
-	start := p.i + 1
+	start, escapes := p.i+1, false
 	for j := start; j < len(p.b); j++ {
 		switch c := p.b[j]; {
 		case c == '"':
+			if escapes {
+				p.i = start
+				return p.unescape(j)
+			}
 			p.i = j + 1
+			if s, ok := known[string(p.b[start:j])]; ok {
+				return s, nil
+			}
 			return string(p.b[start:j]), nil
 		case c == '\\':
-			return p.escaped(start, j)
+			escapes = true
+			j++ // whatever it is, it does not end the string
 		case c < ' ':
 			p.i = j
 			return "", p.fail("found a control character in a string")
@@ -142,18 +165,13 @@ func (p *parser) str() (string, error) {
 	return "", p.fail("a string has no end")
 }
 
-// escaped reads the rest of a string that has a first backslash at j.
-func (p *parser) escaped(start, j int) (string, error) {
-	out := append(make([]byte, 0, j-start+16), p.b[start:j]...)
-	for p.i = j; p.i < len(p.b); {
+// unescape reads a string that has escapes, up to its closing quote at end. What
+// an escape stands for is never longer than the escape.
+func (p *parser) unescape(end int) (string, error) {
+	out := make([]byte, 0, end-p.i)
+	for p.i < end {
 		c := p.b[p.i]
-		switch {
-		case c == '"':
-			p.i++
-			return string(out), nil
-		case c < ' ':
-			return "", p.fail("found a control character in a string")
-		case c != '\\':
+		if c != '\\' {
 			out = append(out, c)
 			p.i++
 			continue
@@ -164,7 +182,8 @@ func (p *parser) escaped(start, j int) (string, error) {
 		}
 		out = utf8.AppendRune(out, r)
 	}
-	return "", p.fail("a string has no end")
+	p.i = end + 1
+	return string(out), nil
 }
 
 // escape reads what begins with a backslash.
@@ -214,7 +233,7 @@ func (p *parser) hex() (rune, error) {
 }
 
 // number returns the text of a number.
-func (p *parser) number() (string, error) {
+func (p *parser) number() ([]byte, error) {
 	p.peek()
 	start := p.i
 	digits := func() bool {
@@ -236,21 +255,21 @@ func (p *parser) number() (string, error) {
 	is("-")
 	first := p.i
 	if !digits() {
-		return "", p.fail("found %s, want a value", p.found())
+		return nil, p.fail("found %s, want a value", p.found())
 	}
 	if p.b[first] == '0' && p.i-first > 1 {
-		return "", p.fail("found a number with a leading zero")
+		return nil, p.fail("found a number with a leading zero")
 	}
 	if is(".") && !digits() {
-		return "", p.fail("found %s, want a digit", p.found())
+		return nil, p.fail("found %s, want a digit", p.found())
 	}
 	if is("eE") {
 		is("+-")
 		if !digits() {
-			return "", p.fail("found %s, want a digit", p.found())
+			return nil, p.fail("found %s, want a digit", p.found())
 		}
 	}
-	return string(p.b[start:p.i]), nil
+	return p.b[start:p.i], nil
 }
 
 // rangeError is a whole number that does not fit.
@@ -265,15 +284,19 @@ func (p *parser) count() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	switch {
-	case err == nil && n <= math.MaxInt64:
-		return int64(n), nil
-	case err == nil, err.(*strconv.NumError).Err == strconv.ErrRange:
-		return 0, rangeError(clip(text))
+	var n int64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			p.i = at
+			return 0, p.fail("found %s, want a whole number", clip(string(text)))
+		}
+		digit := int64(c - '0')
+		if n > (math.MaxInt64-digit)/10 {
+			return 0, rangeError(clip(string(text)))
+		}
+		n = 10*n + digit
 	}
-	p.i = at
-	return 0, p.fail("found %s, want a whole number", clip(text))
+	return n, nil
 }
 
 // skip passes over any value.
