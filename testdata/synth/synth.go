@@ -88,11 +88,18 @@ func Importance(name string, cols int64) []float32 {
 	base := hash(name + ".imatrix")
 	out := make([]float32, cols)
 	for j := range out {
-		u := float32(mix(base+uint64(j))>>40) / (1 << 24)
-		u4 := float32(math.Pow(float64(u), 4))
+		out[j] = float32(mix(base+uint64(j))>>40) / (1 << 24)
+	}
+	fourthPowers(name, out)
+	for j, u4 := range out {
 		out[j] = 4 * (0.05 + float32(u4*20))
 	}
 	return out
+}
+
+// important reports whether WriteImatrix has an entry for the tensor.
+func important(t tensor.Info) bool {
+	return strings.HasSuffix(t.Name, ".weight") && len(t.Shape) == 2
 }
 
 // WriteImatrix writes a legacy .dat with an entry for each 2-D ".weight" of the
@@ -103,7 +110,7 @@ func WriteImatrix(path, prefix string, m Model) error {
 	put(0)
 	n := 0
 	for _, t := range m {
-		if !strings.HasSuffix(t.Name, ".weight") || len(t.Shape) != 2 {
+		if !important(t) {
 			continue
 		}
 		n++
