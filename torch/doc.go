@@ -25,5 +25,5 @@
 // reading only what is asked for.
 //
 // Memory: all objects of the pickle, charged against a limit of twice the file's
-// size and 24 MiB, at most 512 MiB. Tensor data is never held.
+// size and 8 MiB, at most 512 MiB. Tensor data is never held.
 package torch

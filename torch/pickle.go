@@ -12,7 +12,7 @@ import (
 // Limits of the machine.
 const (
 	maxDepth  = 64        // of tensor subclasses, and of dicts on the way to a tensor
-	baseSpend = 24 << 20  // bytes of objects any file may make
+	baseSpend = 8 << 20   // bytes of objects any file may make
 	maxSpend  = 512 << 20 // bytes of objects the biggest file may make
 )
 
@@ -52,7 +52,7 @@ func (m *machine) tooMuch() error {
 
 // Estimated bytes of what an opcode leaves behind.
 const (
-	costSlot = 32  // a place on the stack
+	costSlot = 48  // a place on the stack
 	costBox  = 32  // a small object
 	costDict = 128 // an entry of a dict
 	costMemo = 96  // an entry of the memo

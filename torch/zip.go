@@ -215,23 +215,44 @@ func (a *archive) extend(m *member, extra []byte, at int64) error {
 	return nil
 }
 
-// data returns the offset of a member's bytes.
+// data returns the offset of a member's bytes. The local header before them says
+// the same as the directory, or another reader would see another file.
 func (a *archive) data(name string, m member) (int64, error) {
-	b := make([]byte, zipLocalBytes)
 	if m.local > a.size-zipLocalBytes {
 		return 0, a.fail(m.local, "member %q does not fit the file", clip(name))
 	}
+	b := make([]byte, min(zipLocalBytes+int64(len(name)), a.size-m.local))
 	if err := readFull(a.r, a.path, b, m.local); err != nil {
 		return 0, err
 	}
-	if string(b[:4]) != zipLocal {
+	if string(b[:4]) != zipLocal || string(b[zipLocalBytes:]) != name || int(binary.LittleEndian.Uint16(b[26:])) != len(name) {
 		return 0, a.fail(m.local, "member %q is not where its directory says", clip(name))
 	}
-	off := m.local + zipLocalBytes + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
+	if !m.sameAs(b) {
+		return 0, a.fail(m.local, "member %q has another size, checksum or method in its own header than in the directory", clip(name))
+	}
+	off := m.local + zipLocalBytes + int64(len(name)) + int64(binary.LittleEndian.Uint16(b[28:]))
 	if off > a.size || m.compressed > a.size-off {
 		return 0, a.fail(m.local, "member %q does not fit the file", clip(name))
 	}
 	return off, nil
+}
+
+// sameAs compares a member with its local header. Sizes and checksum may be left
+// to a record after the data (flag 8), and sizes to the zip64 extra field.
+func (m member) sameAs(local []byte) bool {
+	le := binary.LittleEndian
+	if le.Uint16(local[8:]) != m.method || (le.Uint16(local[6:])^m.flags)&1 != 0 {
+		return false
+	}
+	if le.Uint16(local[6:])&8 != 0 {
+		return true
+	}
+	size := func(b []byte, want int64) bool {
+		n := int64(le.Uint32(b))
+		return n == math.MaxUint32 || n == want
+	}
+	return le.Uint32(local[14:]) == m.crc && size(local[18:], m.compressed) && size(local[22:], m.size)
 }
 
 // read returns the bytes of a member of at most limit bytes, decompressed and
@@ -287,7 +308,7 @@ func readZip(r io.ReaderAt, size int64, name string) (any, *machine, error) {
 		}
 	}
 	// A pickle that is much longer than the file it comes from is a bomb.
-	text, err := a.read(prefix+"data.pkl", min(maxPickle, size+baseSpend/3))
+	text, err := a.read(prefix+"data.pkl", min(maxPickle, size+baseSpend))
 	if err != nil {
 		return nil, nil, err
 	}
