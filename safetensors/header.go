@@ -273,6 +273,8 @@ func (p *headerParser) offsets(e *entry) error {
 	if found != len(pair) {
 		return p.fault(KindJSON, "found %d data_offsets, want two", found)
 	}
-	e.begin, e.end = pair[0], pair[1]
+	if e.begin, e.end = pair[0], pair[1]; e.end < e.begin {
+		return p.fault(KindOffset, "found data_offsets [%d,%d], which end before they begin", e.begin, e.end)
+	}
 	return nil
 }

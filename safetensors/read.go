@@ -184,8 +184,6 @@ func (e *entry) fail(path string, kind ErrorKind, format string, args ...any) er
 // check compares an entry with itself and with the end of the one before.
 func (e *entry) check(next int64, path string) error {
 	switch {
-	case e.end < e.begin:
-		return e.fail(path, KindOffset, "found data_offsets [%d,%d], which end before they begin", e.begin, e.end)
 	case e.begin < next:
 		return e.fail(path, KindOffset, "found data_offsets [%d,%d], which overlap the tensor before, want them to begin at %d", e.begin, e.end, next)
 	case e.begin > next:
