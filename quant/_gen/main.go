@@ -1,0 +1,25 @@
+// Command _gen writes the SIMD kernels of package quant/internal/kernel. Run it
+// through `go generate` there.
+package main
+
+import . "github.com/mmcloughlin/avo/build"
+
+//go:generate go run . -out ../internal/kernel/kernels_amd64.s -stubs ../internal/kernel/stubs_amd64.go -pkg kernel
+
+func main() {
+	ConstraintExpr("!noasm")
+	for _, g := range isas {
+		g.transpose()
+		g.gather()
+		g.sumSquares()
+		g.weights()
+		g.qkx("qkx", false)
+		g.qkx("qkxMAD", true)
+		g.qx()
+		g.q3()
+		g.qp()
+		g.requantize()
+		g.halves()
+	}
+	Generate()
+}

@@ -1,0 +1,52 @@
+//go:build !noasm
+
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+//go:generate go generate -C ../../_gen .
+
+// calls are the assembly functions of a set: see stubs_amd64.go.
+type calls struct {
+	transpose     func(dst, src *float32, stride, n int)
+	gather        func(dst *byte, levels *int32, stride, n int)
+	sumSquares    func(dst, x *float32, n int)
+	sum           func(dst, x *float32, n int)
+	rootWeights   func(w, x *float32, n int, base *float32)
+	squareWeights func(w, x *float32, n int, base *float32)
+	sizeWeights   func(w, x *float32, n int, base *float32)
+	qkx           func(x, w *float32, n int, trial *float32, levels *int32, state, steps *float32, nsteps int)
+	qkxMAD        func(x, w *float32, n int, trial *float32, levels *int32, state, steps *float32, nsteps int)
+	qx            func(x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int)
+	q3            func(x *float32, n int, trial *float32, levels *int32, scales *float32)
+	qp            func(x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int)
+	requantize    func(x *float32, n int, levels *int32, d, m *float32, bounds *uint32)
+	toHalf        func(dst *uint16, src *float32, n int)
+	fromHalf      func(dst *float32, src *uint16, n int)
+}
+
+var (
+	avx2 = Set{8, calls{
+		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
+		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
+	}}
+	avx512 = Set{16, calls{
+		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
+		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
+	}}
+)
+
+func available(lanes int) *Set {
+	x := &cpu.X86
+	// Every processor with AVX2 has F16C, for which there is no flag.
+	if !x.HasAVX2 || !x.HasFMA || !x.HasBMI2 {
+		return nil
+	}
+	switch {
+	case lanes == 8:
+		return &avx2
+	case lanes == 16 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL:
+		return &avx512
+	}
+	return nil
+}

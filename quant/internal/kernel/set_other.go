@@ -1,0 +1,7 @@
+//go:build !amd64 || noasm
+
+package kernel
+
+type calls struct{}
+
+func available(int) *Set { return nil }
