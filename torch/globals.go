@@ -61,8 +61,10 @@ var containers = map[string]container{
 	"builtins.set": newList, "__builtin__.set": newList, "builtins.frozenset": newList, "__builtin__.frozenset": newList,
 }
 
-// plain are other names from the builtins that do nothing but make a value.
-var plain = []string{"object", "tuple", "int", "float", "bool", "str", "unicode", "bytes", "bytearray", "complex", "slice", "range", "long", "type"}
+// plain are other names from the builtins that do nothing but make a value;
+// getattr is how Python writes the name of a class inside a class.
+var plain = []string{"object", "tuple", "int", "float", "bool", "str", "unicode", "bytes", "bytearray", "complex", "slice", "range", "xrange", "long", "type",
+	"Ellipsis", "NotImplemented", "getattr"}
 
 // harmful are modules whose names no checkpoint needs; a module in them counts
 // too. The builtins are harmful but for the names above.

@@ -86,9 +86,15 @@ func TestFault066CheckpointsOfTrainers(t *testing.T) {
 	assert.Equal(t, "state_dict", f.Dict)
 	assert.Equal(t, []torch.Skipped{
 		{Name: "epoch", What: "an int"},
+		{Name: "best", What: `a Python object of "numpy._core.multiarray.scalar"`},
+		{Name: "path", What: `a Python object of "pathlib.PurePosixPath"`},
+		{Name: "args", What: `a Python object of "argparse.Namespace"`},
+		{Name: "loops", What: "a dict"},
+		{Name: "big", What: "bytes"},
+		{Name: "rng_state", What: "a tensor"},
 		{Name: "callbacks", What: "a dict"},
-		{Name: "ema", What: `a Python object of "framework.callbacks.Holder"`},
-		{Name: "optimizer_states", What: "a list"},
+		{Name: "ema", What: `a Python object of "framework.callbacks.Holder" with tensors in it`},
+		{Name: "optimizer_states", What: "a list with tensors in it"},
 		{Name: "num_updates", What: "an int"},
 	}, f.Skipped)
 	assert.Equal(t, "params_ema", open(t, fixture("upscaler.pth")).Dict)

@@ -68,19 +68,18 @@ func (w *walker) walk(root any) error {
 		return err
 	}
 	if len(w.file.Tensors) == 0 {
-		return fmt.Errorf("%s: %w in its dict of %d entries", w.path, ErrNoTensors, len(d.keys))
+		what := ""
+		if len(w.file.Skipped) > 0 {
+			what = fmt.Sprintf("; %q is %s", w.file.Skipped[0].Name, w.file.Skipped[0].What)
+		}
+		return fmt.Errorf("%s: %w in its dict of %d entries%s", w.path, ErrNoTensors, len(d.keys), what)
 	}
 	return nil
 }
 
-// inner returns the state dict that a dict keeps under a known key, and nil if it
-// has none or has tensors of its own.
+// inner returns the state dict that a dict keeps under a known key, or nil. There
+// may be tensors beside it, such as the states of random generators.
 func (w *walker) inner(d *dict) (string, *dict) {
-	for _, v := range d.values {
-		if _, ok := v.(*view); ok {
-			return "", nil
-		}
-	}
 	for _, name := range wrappers {
 		v, _ := d.get(name)
 		if x, ok := v.(*dict); ok && w.holds(x) {
@@ -101,7 +100,11 @@ func (w *walker) others(d *dict, taken string) {
 
 func (w *walker) skip(name string, v any) {
 	if len(w.file.Skipped) < maxSkipped {
-		w.file.Skipped = append(w.file.Skipped, Skipped{clip(name), kind(v)})
+		what := kind(v)
+		if _, ok := v.(*view); !ok && w.holds(v) {
+			what += " with tensors in it"
+		}
+		w.file.Skipped = append(w.file.Skipped, Skipped{clip(name), what})
 	}
 }
 

@@ -4,8 +4,9 @@
 want.json holds, for each file, what torch itself reads: name -> [dtype, shape,
 sha256 of the elements in C order, little-endian].
 """
-import hashlib, io, json, os, sys, types, zipfile
-from collections import OrderedDict
+import argparse, hashlib, json, os, pathlib, sys, types, zipfile
+from collections import OrderedDict, defaultdict
+import numpy
 import torch
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -95,7 +96,8 @@ callback.best = 0.5
 holder = Holder()
 holder.weight = torch.ones(2)
 state = {"a": fill(4, torch.float32), "num_updates": 3}
-save("trainer.ckpt", {"epoch": 3, "callbacks": {Checkpoint: callback}, "ema": holder, "state_dict": state,
+save("trainer.ckpt", {"epoch": 3, "best": numpy.float64(0.5), "path": pathlib.PurePosixPath("x"), "args": argparse.Namespace(a=1),
+                      "loops": defaultdict(dict, {1: {2: 3}}), "big": 10**30, "rng_state": fill(8, torch.uint8), "callbacks": {Checkpoint: callback}, "ema": holder, "state_dict": state,
                       "optimizer_states": [{"state": {0: {"exp_avg": torch.zeros(2)}}}]}, {"a": state["a"]})
 save("upscaler.pth", {"params": {"a": torch.zeros(2)}, "params_ema": {"a": torch.ones(2)}}, {"a": torch.ones(2)})
 save("nested.pt", {"unet": {"w": torch.ones(1)}, "vae": {"w": torch.zeros(1)}}, {"unet.w": torch.ones(1), "vae.w": torch.zeros(1)})
