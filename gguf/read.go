@@ -148,7 +148,7 @@ func withPath(err error, path string) error {
 // start reads magic, version and counts.
 func (s *scanner) start(f *File) (nTensors, nKeys int64, err error) {
 	head := make([]byte, min(64, s.size))
-	if err := readFull(s.r, s.path, head, 0); err != nil {
+	if err := tensor.ReadFull(s.r, s.path, head, 0); err != nil {
 		return 0, 0, err
 	}
 	if len(head) < len(magic) || string(head[:len(magic)]) != magic {

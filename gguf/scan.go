@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -55,7 +54,7 @@ func (s *scanner) bytes(n int, what, of string) ([]byte, error) {
 	}
 	if len(s.buf) < n {
 		want := s.back[:min(int64(len(s.back)), s.left())]
-		if err := readFull(s.r, s.path, want, s.pos); err != nil {
+		if err := tensor.ReadFull(s.r, s.path, want, s.pos); err != nil {
 			return nil, err
 		}
 		s.buf = want
@@ -63,16 +62,6 @@ func (s *scanner) bytes(n int, what, of string) ([]byte, error) {
 	b := s.buf[:n]
 	s.buf, s.pos = s.buf[n:], s.pos+int64(n)
 	return b, nil
-}
-
-// readFull reads inside the known size of a file.
-func readFull(r io.ReaderAt, path string, p []byte, off int64) error {
-	section := tensor.Section{File: r, Path: path, Offset: off, Length: int64(len(p))}
-	_, err := section.ReadAt(p, 0)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
 
 func (s *scanner) u32(what string) (uint32, error) {
@@ -148,7 +137,7 @@ func (s *scanner) str(what string, limit int64) (string, error) {
 // raw fills p, whose length the caller has compared with left.
 func (s *scanner) raw(p []byte) error {
 	n := copy(p, s.buf)
-	if err := readFull(s.r, s.path, p[n:], s.pos+int64(n)); err != nil {
+	if err := tensor.ReadFull(s.r, s.path, p[n:], s.pos+int64(n)); err != nil {
 		return err
 	}
 	s.buf, s.pos = s.buf[n:], s.pos+int64(len(p))

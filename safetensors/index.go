@@ -103,7 +103,7 @@ func readIndex(path string) (weights []weight, err error) {
 		return nil, &FormatError{Path: path, Kind: KindIndex, Offset: -1, Msg: fmt.Sprintf("found %d bytes, want at most %d", size, maxHeader)}
 	}
 	text := make([]byte, size)
-	if err := readFull(file, path, text, 0); err != nil {
+	if err := tensor.ReadFull(file, path, text, 0); err != nil {
 		return nil, err
 	}
 	return parseIndex(text, path)

@@ -101,7 +101,7 @@ func readHeader(r io.ReaderAt, size int64, path string) ([]byte, error) {
 		return fail(-1, "found %d bytes, want at least 8 for the header length", size)
 	}
 	var b [8]byte
-	if err := readFull(r, path, b[:], 0); err != nil {
+	if err := tensor.ReadFull(r, path, b[:], 0); err != nil {
 		return nil, err
 	}
 	n := binary.LittleEndian.Uint64(b[:])
@@ -112,7 +112,7 @@ func readHeader(r io.ReaderAt, size int64, path string) ([]byte, error) {
 		return fail(0, "found a header length of %d bytes, but only %d follow", n, size-8)
 	}
 	text := make([]byte, n)
-	return text, readFull(r, path, text, 8)
+	return text, tensor.ReadFull(r, path, text, 8)
 }
 
 // explain replaces an error about the first bytes by one that says what the file
@@ -123,22 +123,13 @@ func explain(err error, r io.ReaderAt, size int64, path string) error {
 		return err
 	}
 	head := make([]byte, min(64, size))
-	if readFull(r, path, head, 0) != nil {
+	if tensor.ReadFull(r, path, head, 0) != nil {
 		return err
 	}
 	if what := tensor.Foreign(head); what != "" {
 		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: "not a safetensors file: this is " + what}
 	}
 	return err
-}
-
-// readFull reads inside the known size of a file.
-func readFull(r io.ReaderAt, path string, p []byte, off int64) error {
-	section := tensor.Section{File: r, Path: path, Offset: off, Length: int64(len(p))}
-	if _, err := section.ReadAt(p, 0); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
 }
 
 // place checks that the entries, in the order of their data, fill the file from

@@ -60,6 +60,16 @@ func (s *Section) ReadAt(p []byte, off int64) (int, error) {
 	return n, short(s.Path, s.Offset+off, n, len(p), err)
 }
 
+// ReadFull fills p from off on in a file whose known size covers it. A file that
+// has become shorter gives a *ChangedError.
+func ReadFull(r io.ReaderAt, path string, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	return short(path, off, n, len(p), err)
+}
+
 // Layout says where everything goes in an output file: the complete header and,
 // for each tensor in order, the absolute offset of its first byte. Bytes that
 // neither covers are zero.

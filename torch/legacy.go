@@ -97,7 +97,7 @@ func (m *machine) legacyStorage(key string, p *place, at int64) (int64, error) {
 		return fail(KindCut, "the file is cut short: it ends before it")
 	}
 	var b [8]byte
-	if err := readFull(m.in.r, m.in.path, b[:], at); err != nil {
+	if err := tensor.ReadFull(m.in.r, m.in.path, b[:], at); err != nil {
 		return 0, err
 	}
 	n := binary.LittleEndian.Uint64(b[:])

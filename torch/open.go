@@ -82,7 +82,7 @@ func OpenReaderAt(r io.ReaderAt, size int64, path string) (*File, error) {
 // read tells the forms apart by their first bytes.
 func read(r io.ReaderAt, size int64, path string) (any, *machine, error) {
 	head := make([]byte, min(512, size))
-	if err := readFull(r, path, head, 0); err != nil {
+	if err := tensor.ReadFull(r, path, head, 0); err != nil {
 		return nil, nil, err
 	}
 	foreign := func(msg string) (any, *machine, error) {

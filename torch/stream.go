@@ -2,7 +2,6 @@ package torch
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 
@@ -40,7 +39,7 @@ func (s *stream) fill(n int) error {
 		return s.fail(KindCut, "the pickle ends too early: %d bytes are wanted, %d are left", n, s.left())
 	}
 	b := s.back[:min(int64(len(s.back)), s.left())]
-	if err := readFull(s.r, s.path, b, s.pos); err != nil {
+	if err := tensor.ReadFull(s.r, s.path, b, s.pos); err != nil {
 		return err
 	}
 	s.buf = b
@@ -64,7 +63,7 @@ func (s *stream) copyOut(n int64) ([]byte, error) {
 	}
 	out := make([]byte, n)
 	k := copy(out, s.buf)
-	if err := readFull(s.r, s.path, out[k:], s.pos+int64(k)); err != nil {
+	if err := tensor.ReadFull(s.r, s.path, out[k:], s.pos+int64(k)); err != nil {
 		return nil, err
 	}
 	s.buf, s.pos = s.buf[k:], s.pos+n
@@ -94,13 +93,4 @@ func (s *stream) line() (string, error) {
 		return "", err
 	}
 	return string(b[:i]), nil
-}
-
-// readFull reads inside the known size of a file.
-func readFull(r io.ReaderAt, path string, p []byte, off int64) error {
-	section := tensor.Section{File: r, Path: path, Offset: off, Length: int64(len(p))}
-	if _, err := section.ReadAt(p, 0); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	return nil
 }

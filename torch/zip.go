@@ -10,6 +10,8 @@ import (
 	"math"
 	"path"
 	"strings"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // Facts of the zip format (PKWARE APPNOTE 4.3, 4.5.3).
@@ -86,7 +88,7 @@ func openArchive(r io.ReaderAt, size int64, path string) (*archive, error) {
 func (a *archive) end() (count, offset, length int64, err error) {
 	tail := make([]byte, min(a.size, zipEndBytes+math.MaxUint16))
 	start := a.size - int64(len(tail))
-	if err := readFull(a.r, a.path, tail, start); err != nil {
+	if err := tensor.ReadFull(a.r, a.path, tail, start); err != nil {
 		return 0, 0, 0, err
 	}
 	at := -1
@@ -117,7 +119,7 @@ func (a *archive) end64(end int64) (count, offset, length int64, err error) {
 	if end < int64(len(locator)) {
 		return 0, 0, 0, a.fail(end, "it has no zip64 locator")
 	}
-	if err := readFull(a.r, a.path, locator, end-int64(len(locator))); err != nil {
+	if err := tensor.ReadFull(a.r, a.path, locator, end-int64(len(locator))); err != nil {
 		return 0, 0, 0, err
 	}
 	le := binary.LittleEndian
@@ -126,7 +128,7 @@ func (a *archive) end64(end int64) (count, offset, length int64, err error) {
 		return 0, 0, 0, a.fail(end, "it has no zip64 locator")
 	}
 	e := make([]byte, zipEnd64Bytes)
-	if err := readFull(a.r, a.path, e, int64(at)); err != nil {
+	if err := tensor.ReadFull(a.r, a.path, e, int64(at)); err != nil {
 		return 0, 0, 0, err
 	}
 	if string(e[:4]) != zipEnd64 {
@@ -222,7 +224,7 @@ func (a *archive) data(name string, m member) (int64, error) {
 		return 0, a.fail(m.local, "member %q does not fit the file", clip(name))
 	}
 	b := make([]byte, min(zipLocalBytes+int64(len(name)), a.size-m.local))
-	if err := readFull(a.r, a.path, b, m.local); err != nil {
+	if err := tensor.ReadFull(a.r, a.path, b, m.local); err != nil {
 		return 0, err
 	}
 	if string(b[:4]) != zipLocal || string(b[zipLocalBytes:]) != name || int(binary.LittleEndian.Uint16(b[26:])) != len(name) {
@@ -269,7 +271,7 @@ func (a *archive) read(name string, limit int64) ([]byte, error) {
 	b := make([]byte, m.size)
 	switch m.method {
 	case methodStored:
-		if err := readFull(a.r, a.path, b, off); err != nil {
+		if err := tensor.ReadFull(a.r, a.path, b, off); err != nil {
 			return nil, err
 		}
 	case methodDeflate:
