@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sdtool/sdtool/tensor"
@@ -65,10 +67,21 @@ func FindIndex(folder, variant string) (string, error) {
 	return "", fmt.Errorf("%s: found %d safetensors indexes, name one: %s", folder, len(found), strings.Join(found, ", "))
 }
 
-// OpenIndex opens the sharded set of an index, or of the one index in a folder.
-// Besides the errors of Open there are *MissingShardsError and *MisplacedError.
-// A shard may be a symbolic link to anywhere.
-func OpenIndex(path string, opts ...IndexOption) (*File, error) {
+// Index is what an index says, with the names of its files resolved. The files may
+// be of any format.
+type Index struct {
+	Path    string
+	Shards  []string          // paths of the files, each once, sorted
+	Tensors map[string]string // path of its file, by tensor name
+
+	weights []weight
+	paths   map[string]string // by the name in the index
+}
+
+// ReadIndex reads an index, or the one index in a folder, checks it and where its
+// files are, and opens none of them. Its errors are *FormatError and
+// *MissingShardsError.
+func ReadIndex(path string, opts ...IndexOption) (*Index, error) {
 	var rules indexRules
 	for _, o := range opts {
 		o(&rules)
@@ -78,22 +91,38 @@ func OpenIndex(path string, opts ...IndexOption) (*File, error) {
 			return nil, err
 		}
 	}
-	weights, err := readIndex(path)
+	weights, err := readWeights(path)
 	if err != nil {
 		return nil, err
 	}
-	shards, err := shardPaths(path, weights, rules)
+	paths, err := shardPaths(path, weights, rules)
 	if err != nil {
 		return nil, err
 	}
-	return openShards(path, shards, weights)
+	x := &Index{Path: path, weights: weights, paths: paths, Shards: slices.Sorted(maps.Values(paths)), Tensors: make(map[string]string, len(weights))}
+	x.Shards = slices.Compact(x.Shards)
+	for _, w := range weights {
+		x.Tensors[w.name] = paths[w.shard]
+	}
+	return x, nil
+}
+
+// OpenIndex opens the sharded set of an index, or of the one index in a folder.
+// Besides the errors of Open and ReadIndex there is *MisplacedError. A shard may
+// be a symbolic link to anywhere.
+func OpenIndex(path string, opts ...IndexOption) (*File, error) {
+	x, err := ReadIndex(path, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return x.open()
 }
 
 // weight is one entry of a weight_map.
 type weight struct{ name, shard string }
 
-// readIndex returns the weight_map, sorted by tensor name.
-func readIndex(path string) (weights []weight, err error) {
+// readWeights returns the weight_map, sorted by tensor name.
+func readWeights(path string) (weights []weight, err error) {
 	file, size, err := tensor.OpenRegular(path)
 	if err != nil {
 		return nil, err
@@ -180,7 +209,7 @@ func shardPaths(path string, weights []weight, rules indexRules) (map[string]str
 		}
 		local := filepath.FromSlash(w.shard)
 		switch {
-		case w.shard == "" || strings.IndexByte(w.shard, 0) >= 0:
+		case !shownSafely(w.shard):
 			return fail("not a file name")
 		case !filepath.IsLocal(local) && !rules.outside:
 			return fail("it is outside the folder of the index")
@@ -194,6 +223,14 @@ func shardPaths(path string, weights []weight, rules indexRules) (map[string]str
 		shards[w.shard] = local
 	}
 	return shards, missing(path, shards)
+}
+
+// shownSafely reports whether a name can be a file's and shown in a terminal: no
+// control characters, none that change the direction of text, and not too long.
+func shownSafely(name string) bool {
+	return name != "" && len(name) <= 4096 && !strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	})
 }
 
 func missing(path string, shards map[string]string) error {
@@ -210,15 +247,9 @@ func missing(path string, shards map[string]string) error {
 	return &MissingShardsError{Path: path, Missing: slices.Compact(names)}
 }
 
-// openShards opens the shards, sorted by path, and holds what they contain
-// against the index.
-func openShards(path string, shards map[string]string, weights []weight) (*File, error) {
-	set := &File{Index: path}
-	for _, shard := range shards {
-		set.Paths = append(set.Paths, shard)
-	}
-	slices.Sort(set.Paths)
-	set.Paths = slices.Compact(set.Paths)
+// open opens the shards and holds what they contain against the index.
+func (x *Index) open() (*File, error) {
+	set := &File{Index: x.Path, Paths: x.Shards}
 	var cut error // of the first shard that is cut short
 	in := make(map[string]string)
 	for i, shard := range set.Paths {
@@ -244,7 +275,7 @@ func openShards(path string, shards map[string]string, weights []weight) (*File,
 			in[t.Name] = shard
 		}
 	}
-	if err := set.compare(path, shards, weights, in); err != nil {
+	if err := set.compare(x, in); err != nil {
 		return nil, errors.Join(err, set.Close())
 	}
 	if cut != nil {
@@ -254,12 +285,10 @@ func openShards(path string, shards map[string]string, weights []weight) (*File,
 }
 
 // compare holds where tensors are against where the index says.
-func (f *File) compare(path string, shards map[string]string, weights []weight, in map[string]string) error {
-	wrong := &MisplacedError{Path: path}
-	listed := make(map[string]struct{}, len(weights))
-	for _, w := range weights {
-		listed[w.name] = struct{}{}
-		if found := in[w.name]; found != shards[w.shard] {
+func (f *File) compare(x *Index, in map[string]string) error {
+	wrong := &MisplacedError{Path: x.Path}
+	for _, w := range x.weights {
+		if found := in[w.name]; found != x.paths[w.shard] {
 			wrong.Tensors = append(wrong.Tensors, Misplaced{Name: w.name, Shard: w.shard, Found: found})
 		}
 	}
@@ -267,7 +296,7 @@ func (f *File) compare(path string, shards map[string]string, weights []weight, 
 		return wrong
 	}
 	for _, t := range f.Tensors {
-		if _, ok := listed[t.Name]; !ok {
+		if _, ok := x.Tensors[t.Name]; !ok {
 			f.Unlisted = append(f.Unlisted, t.Name)
 		}
 	}

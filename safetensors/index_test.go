@@ -65,6 +65,19 @@ func TestAnIndexOrItsFolderOpensTheSet(t *testing.T) {
 	}
 }
 
+func TestAnIndexOfOtherFilesIsRead(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"1.bin", "2.bin"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
+	}
+	path := index(t, folder, map[string]string{"a": "1.bin", "b": "2.bin", "c": "./1.bin"})
+	x, err := safetensors.ReadIndex(path)
+	require.NoError(t, err)
+	first, second := filepath.Join(folder, "1.bin"), filepath.Join(folder, "2.bin")
+	assert.Equal(t, []string{first, second}, x.Shards)
+	assert.Equal(t, map[string]string{"a": first, "b": second, "c": first}, x.Tensors)
+}
+
 func TestFoldersWithNoneOrSeveralIndexes(t *testing.T) {
 	folder := t.TempDir()
 	_, err := safetensors.OpenIndex(folder)
@@ -159,6 +172,10 @@ func TestMalformedIndexesAreRefused(t *testing.T) {
 		{"number for a shard", `{"weight_map":{"a":1}}`, safetensors.KindJSON, "want a string"},
 		{"empty shard", `{"weight_map":{"a":""}}`, safetensors.KindIndex, "not a file name"},
 		{"NUL", `{"weight_map":{"a":"1\u0000"}}`, safetensors.KindIndex, "not a file name"},
+		{"escape sequence", `{"weight_map":{"a":"\u001b[2J"}}`, safetensors.KindIndex, "not a file name"},
+		{"bidi control", `{"weight_map":{"a":"\u202egpj.exe"}}`, safetensors.KindIndex, "not a file name"},
+		{"long name", `{"weight_map":{"a":"` + strings.Repeat("n", 4097) + `"}}`, safetensors.KindIndex, "not a file name"},
+		{"longer than a name may be", `{"weight_map":{"a":"` + strings.Repeat("n", 4096) + `"}}`, 0, "too long"},
 		{"itself", `{"weight_map":{"a":"./x/../model.safetensors.index.json"}}`, safetensors.KindIndex, "it is the index itself"},
 		{"its folder", `{"weight_map":{"a":"."}}`, 0, "directory"},
 		{"text after", `{"weight_map":{"a":"1"}} {}`, safetensors.KindJSON, "after the end"},
