@@ -15,6 +15,10 @@ var ErrNeedsWeights = errors.New("needs an importance matrix")
 // ErrUnsupported is wrapped where a type cannot be converted in the wanted direction.
 var ErrUnsupported = errors.New("conversion not supported")
 
+// ErrAborts is returned by QuantizeExact where ggml has no bytes: a grid search
+// that meets numbers so large that no distance is finite ends the process.
+var ErrAborts = errors.New("ggml cannot quantize numbers this large with these weights")
+
 // NonFiniteError reports an input number that no block can hold.
 type NonFiniteError struct {
 	Row, Col int64 // from 0
@@ -54,6 +58,7 @@ type rowFunc func(dst []byte, src, qw []float32, h how)
 type how struct {
 	exact  bool    // ggml's bytes also where they are known to decode wrongly
 	sigma2 float32 // mean square of the whole row, for row-scoped types with weights
+	aborts *bool   // set when ggml would end the process
 }
 
 // Codec converts one type. Its methods may be called from many goroutines.
@@ -77,6 +82,8 @@ type Codec struct {
 	sub int
 	// overflows counts finite numbers that became infinite, for plain types.
 	overflows func(dst []byte, src []float32) int64
+	// grid says that levels are looked up in a grid.
+	grid bool
 	// lost tells the blocks of which ggml's bytes decode wrongly.
 	lost func(x []float32) bool
 }
@@ -109,6 +116,7 @@ const (
 	usesWeights flags = 1 << iota
 	needsWeights
 	rowScoped
+	usesGrid
 )
 
 func buildTable() []*Codec {
@@ -143,7 +151,7 @@ func buildTable() []*Codec {
 		tensor.TQ1_0:   {q: quantizeTQ1_0, d: dequantizeTQ1_0, scales: []int{52}},
 		tensor.TQ2_0:   {q: quantizeTQ2_0, d: dequantizeTQ2_0, scales: []int{64}},
 		tensor.MXFP4:   {q: quantizeMXFP4, d: dequantizeMXFP4},
-		tensor.NVFP4:   {q: quantizeNVFP4, d: dequantizeNVFP4},
+		tensor.NVFP4:   {q: quantizeNVFP4, d: dequantizeNVFP4, over: overflowsNVFP4},
 		tensor.Q2_K:    {q: quantizeQ2_K, d: dequantizeQ2_K, flags: usesWeights, scales: []int{80, 82}, sub: 16},
 		tensor.Q3_K:    {q: quantizeQ3_K, d: dequantizeQ3_K, flags: usesWeights, scales: []int{108}, sub: 16},
 		tensor.Q4_K:    {q: quantizeQ4_K, d: dequantizeQ4_K, flags: usesWeights, scales: []int{0, 2}, sub: 32},
@@ -151,20 +159,20 @@ func buildTable() []*Codec {
 		tensor.Q6_K:    {q: quantizeQ6_K, d: dequantizeQ6_K, flags: usesWeights, scales: []int{208}, sub: 16},
 		tensor.IQ4_NL:  {q: quantizeIQ4_NL, d: dequantizeIQ4_NL, flags: usesWeights, scales: []int{0}, sub: 32},
 		tensor.IQ4_XS:  {q: quantizeIQ4_XS, d: dequantizeIQ4_XS, flags: usesWeights, scales: []int{0}, sub: 32},
-		tensor.IQ2_XXS: {q: quantizeIQ2_XXS, d: dequantizeIQ2_XXS, flags: usesWeights | needsWeights, scales: []int{0}, sub: 32},
-		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: usesWeights | needsWeights, scales: []int{0}, sub: 16},
-		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: usesWeights, scales: []int{0}, sub: 16},
-		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: usesWeights, scales: []int{0}, sub: 32},
-		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesWeights, scales: []int{0}, sub: 32, lost: hasZeroSub},
-		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: usesWeights | needsWeights, scales: []int{0}, sub: 32},
-		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: usesWeights, sub: 16},
+		tensor.IQ2_XXS: {q: quantizeIQ2_XXS, d: dequantizeIQ2_XXS, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 16},
+		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: usesGrid | usesWeights, scales: []int{0}, sub: 16},
+		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: usesGrid | usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesGrid | usesWeights, scales: []int{0}, sub: 32, lost: hasZeroSub},
+		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: usesGrid | usesWeights, scales: []int{spreadScale}, sub: 16},
 	}
 	table := make([]*Codec, len(tensor.All())+1)
 	for d, t := range rows {
 		table[d] = &Codec{
 			DType: d, CanQuantize: t.q != nil, CanDequantize: t.d != nil,
 			NeedsWeights: t.flags&needsWeights != 0, UsesWeights: t.flags&usesWeights != 0, RowScoped: t.flags&rowScoped != 0,
-			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over, lost: t.lost,
+			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over, lost: t.lost, grid: t.flags&usesGrid != 0,
 		}
 	}
 	return table
@@ -203,19 +211,19 @@ func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float
 	if !c.UsesWeights {
 		weights = nil
 	}
-	fast := fastest(c.DType)
-	take := fast.plain
-	if weights != nil {
-		take = fast.weighted
-	}
+	take := c.kernel(src, weights)
 	if take != nil {
 		take(dst, src, int(rows), int(cols), weights)
 	}
 	weak := c.weakBlocks(weights, exact)
+	aborts := new(bool)
 	for r := range rows {
 		row, out := src[r*cols:(r+1)*cols], dst[r*size:(r+1)*size]
 		if take == nil {
-			c.quantize(out, row, weights, how{exact, c.meanSquare(row, weights)})
+			c.quantize(out, row, weights, how{exact, c.meanSquare(row, weights), aborts})
+			if *aborts && exact {
+				return stats, fmt.Errorf("row %d to %s: %w", r, c.DType, ErrAborts)
+			}
 		}
 		if !exact {
 			stats.Fallback += c.mend(out, row, weights, weak, take != nil)
@@ -224,6 +232,24 @@ func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float
 	}
 	return stats, nil
 }
+
+// kernel returns what is hooked for the call, or nil. The grid searches' kernels
+// do not watch for what makes ggml abort, so they get no numbers that could.
+func (c *Codec) kernel(src, weights []float32) quantizeKernel {
+	fast := fastest(c.DType)
+	take := fast.plain
+	if weights != nil {
+		take = fast.weighted
+	}
+	if take != nil && c.grid && countFrom(src, farBits)+countFrom(weights, farBits) > 0 {
+		return nil
+	}
+	return take
+}
+
+// farBits are the bits of 1e10. With numbers and weights below it no squared and
+// weighted distance of a group overflows.
+const farBits = 0x501502f9
 
 // meanSquare is what row-scoped types need of a row.
 func (c *Codec) meanSquare(row, weights []float32) float32 {
@@ -254,7 +280,7 @@ func (c *Codec) QuantizePart(dst []byte, src, weights []float32, cols int64, row
 		return stats, &NonFiniteError{Col: int64(at), Value: src[at]}
 	}
 	dst = dst[:n/c.block*c.bytes]
-	c.quantize(dst, src, weights, how{exact, rowSum / float32(cols)})
+	c.quantize(dst, src, weights, how{exact, rowSum / float32(cols), new(bool)})
 	if !exact {
 		stats.Fallback = c.mend(dst, src, weights, c.weakBlocks(weights, false), false)
 	}

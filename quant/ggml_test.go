@@ -105,6 +105,17 @@ var modes = map[string]func(rng *rand.Rand, cols int64) []float32{
 		each(w, func(int) float64 { return 0.01 + 50*math.Pow(rng.Float64(), 4) })
 		return w
 	},
+	"some zero": func(rng *rand.Rand, cols int64) []float32 {
+		w := make([]float32, cols)
+		each(w, func(i int) float64 { return float64(i/16%3) * rng.Float64() })
+		return w
+	},
+	"zero": func(_ *rand.Rand, cols int64) []float32 { return make([]float32, cols) },
+	"tiny": func(rng *rand.Rand, cols int64) []float32 {
+		w := make([]float32, cols)
+		each(w, func(int) float64 { return 1e-20 * rng.Float64() })
+		return w
+	},
 }
 
 // ggml quantizes with the linked library.
@@ -116,42 +127,57 @@ func ggml(t testing.TB, lib *native.Library, d tensor.DType, src []float32, rows
 	return out
 }
 
+// onEachCPU runs f with every set of kernels that this machine can run.
+func onEachCPU(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	defer func() { require.NoError(t, quant.UseCPU(quant.DetectCPU())) }()
+	for cpu := quant.Generic; cpu <= quant.DetectCPU(); cpu++ {
+		require.NoError(t, quant.UseCPU(cpu))
+		t.Run(cpu.String(), f)
+	}
+}
+
 func TestSameBytesAsGGML(t *testing.T) {
 	lib := nativetest.Library(t)
-	for _, d := range quantized() {
-		t.Run(d.String(), func(t *testing.T) {
-			t.Parallel()
-			c := quant.Lookup(d)
-			for name, make1 := range inputs {
-				for mode, weights := range modes {
-					for _, blocks := range []int64{1, 2, 7} {
-						rows, cols := int64(3), max(blocks*d.Block(), 32)
-						rng := rand.New(rand.NewPCG(uint64(blocks), uint64(len(name))))
-						src := make([]float32, rows*cols)
-						make1(rng, src)
-						w := weights(rng, cols)
-						if w == nil && c.NeedsWeights {
-							continue
+	onEachCPU(t, func(t *testing.T) {
+		for _, d := range quantized() {
+			t.Run(d.String(), func(t *testing.T) {
+				t.Parallel()
+				for name, fill := range inputs {
+					for mode := range modes {
+						for _, blocks := range []int64{1, 2, 7} {
+							sameBytes(t, lib, d, name, mode, blocks, fill)
 						}
-						want := ggml(t, lib, d, src, rows, cols, w)
-						got := make([]byte, len(want))
-						_, err := c.QuantizeExact(got, src, rows, cols, w)
-						require.NoError(t, err)
-						if !bytes.Equal(want, got) {
-							at := firstDifference(want, got)
-							size := int(d.BlockBytes())
-							b := at / size
-							t.Fatalf("%s, %s, %d blocks: block %d differs at byte %d\nwant % x\ngot  % x", name, mode, blocks, b, at%size,
-								want[b*size:min((b+1)*size, len(want))], got[b*size:min((b+1)*size, len(got))])
-						}
-						if d == tensor.F16 || d == tensor.BF16 {
-							continue
-						}
-						compareDecoded(t, lib, d, want, fmt.Sprintf("%s, %s", name, mode))
 					}
 				}
-			}
-		})
+			})
+		}
+	})
+}
+
+func sameBytes(t *testing.T, lib *native.Library, d tensor.DType, name, mode string, blocks int64, fill func(*rand.Rand, []float32)) {
+	t.Helper()
+	c := quant.Lookup(d)
+	rows, cols := int64(3), max(blocks*d.Block(), 32)
+	rng := rand.New(rand.NewPCG(uint64(blocks), uint64(len(name))))
+	src := make([]float32, rows*cols)
+	fill(rng, src)
+	w := modes[mode](rng, cols)
+	if w == nil && c.NeedsWeights || !c.UsesWeights && mode != "none" && mode != "imatrix" {
+		return
+	}
+	want := ggml(t, lib, d, src, rows, cols, w)
+	got := make([]byte, len(want))
+	_, err := c.QuantizeExact(got, src, rows, cols, w)
+	require.NoError(t, err)
+	if at := firstDifference(want, got); at >= 0 {
+		size := int(d.BlockBytes())
+		b := at / size
+		t.Fatalf("%s, %s, %d blocks: block %d differs at byte %d\nwant % x\ngot  % x", name, mode, blocks, b, at%size,
+			want[b*size:min((b+1)*size, len(want))], got[b*size:min((b+1)*size, len(got))])
+	}
+	if d.IsQuantized() {
+		compareDecoded(t, lib, d, want, fmt.Sprintf("%s, %s", name, mode))
 	}
 }
 
@@ -180,14 +206,18 @@ func compareDecoded(t *testing.T, lib *native.Library, d tensor.DType, raw []byt
 // Any bytes are a block: decoding them must agree too.
 func TestDequantizeRandomBlocks(t *testing.T) {
 	lib := nativetest.Library(t)
-	rng := rand.New(rand.NewPCG(3, 4))
-	for _, d := range quantized() {
-		raw := make([]byte, 300*d.BlockBytes())
-		for i := range raw {
-			raw[i] = byte(rng.Uint32())
+	onEachCPU(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(3, 4))
+		for _, d := range quantized() {
+			for _, blocks := range []int64{1, 2, 3, 5, 300} {
+				raw := make([]byte, blocks*d.BlockBytes())
+				for i := range raw {
+					raw[i] = byte(rng.Uint32())
+				}
+				compareDecoded(t, lib, d, raw, "random")
+			}
 		}
-		compareDecoded(t, lib, d, raw, "random")
-	}
+	})
 }
 
 func TestTableAgreesWithGGML(t *testing.T) {
@@ -229,7 +259,7 @@ func FuzzSameBytesAsGGML(f *testing.F) {
 				}
 			}
 			v := math.Float32frombits(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
-			if v != v || math.Abs(float64(v)) > 1e15 { // beyond, the grid searches of ggml abort
+			if v != v || math.Abs(float64(v)) > 1e12 { // far beyond, the grid searches of ggml abort
 				v = float32(b[0]) - 100
 			}
 			src[i] = v
@@ -250,9 +280,12 @@ func FuzzSameBytesAsGGML(f *testing.F) {
 			return
 		}
 		want := ggml(t, lib, d, src, 1, cols, w)
-		got := make([]byte, len(want))
-		_, err := c.QuantizeExact(got, src, 1, cols, w)
-		require.NoError(t, err)
-		require.Equal(t, want, got, "%s mode %d", d, mode%3)
+		for cpu := quant.Generic; cpu <= quant.DetectCPU(); cpu++ {
+			require.NoError(t, quant.UseCPU(cpu))
+			got := make([]byte, len(want))
+			_, err := c.QuantizeExact(got, src, 1, cols, w)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "%s mode %d on %s", d, mode%3, cpu)
+		}
 	})
 }

@@ -36,7 +36,7 @@ func (s *sorted) sort(x []float32) {
 
 // iq1Point moves a group's levels onto the grid, to the neighbour with the least
 // weighted error, and reports whether they were there.
-func iq1Point(g *grid, levels []uint8, x, w []float32, scale float32, xx *[3]float32) (at uint32, on bool) {
+func iq1Point(h how, g *grid, levels []uint8, x, w []float32, scale float32, xx *[3]float32) (at uint32, on bool) {
 	u := 0
 	for i, l := range levels[:8] {
 		u |= int(l) << (2 * i)
@@ -46,7 +46,7 @@ func iq1Point(g *grid, levels []uint8, x, w []float32, scale float32, xx *[3]flo
 		return uint32(p), true
 	}
 	list := g.list(p)
-	best, found := float32(largest), int(list[0])
+	best, found := float32(largest), -1
 	for _, c := range list {
 		d2 := float32(0)
 		for i, q := range g.odd[8*int(c) : 8*int(c)+8] {
@@ -57,6 +57,10 @@ func iq1Point(g *grid, levels []uint8, x, w []float32, scale float32, xx *[3]flo
 		if d2 < best {
 			best, found = d2, int(c)
 		}
+	}
+	if found < 0 { // every distance overflows
+		*h.aborts = true
+		found = int(list[0])
 	}
 	for i, q := range g.odd[8*found : 8*found+8] {
 		levels[i] = uint8(q / 2)
@@ -89,7 +93,7 @@ func (s *sorted) split3(levels []uint8, i1, i2 int) {
 	}
 }
 
-func quantizeIQ1_S(dst []byte, src, qw []float32, _ how) {
+func quantizeIQ1_S(dst []byte, src, qw []float32, h how) {
 	g := gridIQ1()
 	var w [32]float32
 	for b := range len(src) / superBlock {
@@ -116,7 +120,7 @@ func quantizeIQ1_S(dst []byte, src, qw []float32, _ how) {
 			allOn := true
 			for k := range 4 {
 				var on bool
-				at[k], on = iq1Point(g, levels[8*k:], sub[8*k:], w[8*k:], scale, xx)
+				at[k], on = iq1Point(h, g, levels[8*k:], sub[8*k:], w[8*k:], scale, xx)
 				allOn = allOn && on
 			}
 			if !allOn {
@@ -278,7 +282,7 @@ func pairLevels(k, group int) *[3]float32 {
 	return &iq1Levels[k&1]
 }
 
-func quantizeIQ1_M(dst []byte, src, qw []float32, _ how) {
+func quantizeIQ1_M(dst []byte, src, qw []float32, h how) {
 	g := gridIQ1()
 	var w [superBlock]float32
 	for b := range len(src) / superBlock {
@@ -301,7 +305,7 @@ func quantizeIQ1_M(dst []byte, src, qw []float32, _ how) {
 			}
 			allOn := true
 			for group := range 2 {
-				at, on := iq1Point(g, levels[8*group:], sub[8*group:], sw[8*group:], scale, pairLevels(k, group))
+				at, on := iq1Point(h, g, levels[8*group:], sub[8*group:], sw[8*group:], scale, pairLevels(k, group))
 				allOn = allOn && on
 				out[2*ib+group] = byte(at)
 				out[32+ib] |= byte(at>>8) << (4 * group)
@@ -386,15 +390,20 @@ func dequantizeIQ1_S(dst []float32, src []byte) {
 	}
 }
 
+// scaleIQ1M collects a block's scale, in f16, from the tops of four words.
+func scaleIQ1M(block []byte) uint16 {
+	h := uint16(0)
+	for i := range 4 {
+		h |= le.Uint16(block[48+2*i:]) >> 12 << (4 * i)
+	}
+	return h
+}
+
 func dequantizeIQ1_M(dst []float32, src []byte) {
 	points := bytesIQ1()
 	for b := range len(dst) / superBlock {
 		y, in := dst[b*superBlock:(b+1)*superBlock], src[56*b:56*b+56]
-		h := uint16(0)
-		for i := range 4 {
-			h |= le.Uint16(in[48+2*i:]) >> 12 << (4 * i)
-		}
-		d := fromF16(h)
+		d := fromF16(scaleIQ1M(in))
 		for ib := range 16 {
 			c := le.Uint16(in[48+ib/4*2:]) >> (3 * (ib % 4)) & 7
 			dl := float32(d * float32(2*c+1))

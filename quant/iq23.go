@@ -17,10 +17,15 @@ type gridFit struct {
 	allGroups bool    // if one group was off, refine all
 	always    bool    // refine whether or not a group was off
 	fromQP    bool    // start from qpQuants' scale
+	aborts    *bool   // set where ggml ends the process
 }
 
-// subBlock is a sub-block on its way.
+// subBlock is a sub-block on its way, and what it needs of its super-block.
 type subBlock struct {
+	all, qw []float32 // the super-block and its weights
+	sigma2  float32
+
+	w      [32]float32
 	x      [32]float32 // sizes
 	levels [32]uint8
 	signs  [4]uint32 // of each 8
@@ -165,7 +170,8 @@ func (f *gridFit) round(levels []uint8, x, waux []float32, id, scale float32) bo
 			best, found = d2, int(p)
 		}
 	}
-	if found < 0 { // every distance overflows: ggml aborts here
+	if found < 0 { // every distance overflows
+		*f.aborts = true
 		found = int(g.list(at)[0])
 	}
 	for i, q := range g.odd[found*g.dim : (found+1)*g.dim] {
@@ -187,12 +193,18 @@ func gridSums(levels []uint8, x, w []float32) (sumqx, sumq2 float32) {
 }
 
 // index returns the grid index of a group's levels.
-func (g *grid) index(levels []uint8) uint32 {
+func (f *gridFit) index(levels []uint8) uint32 {
+	g := f.grid
 	u := 0
 	for i := range g.dim {
 		u |= int(levels[i]) << (i * g.bits)
 	}
-	return uint32(g.at[u])
+	at := g.at[u]
+	if at < 0 { // the scale was no number, so that nothing was moved onto the grid
+		*f.aborts = true
+		return 0
+	}
+	return uint32(at)
 }
 
 // blockScales quantizes the sub-blocks' scales to 4 bits and returns the step.
@@ -210,65 +222,69 @@ func blockScales(scales []float32, codes []uint8) float32 {
 }
 
 // fitIQ2XXS and its like are made on first use, with their grids.
-func fitIQ2XXS() gridFit {
-	return gridFit{grid: gridIQ2XXS(), sub: 32, parity: true, tiny: 1e-15, span: 5, step: 0.1, tries: 6, always: true, fromQP: true}
+func fitIQ2XXS(h how) gridFit {
+	return gridFit{aborts: h.aborts, grid: gridIQ2XXS(), sub: 32, parity: true, tiny: 1e-15, span: 5, step: 0.1, tries: 6, always: true, fromQP: true}
 }
 
-func fitIQ2XS() gridFit {
-	return gridFit{grid: gridIQ2XS(), sub: 16, parity: true, tiny: 1e-15, span: 5, step: 0.1, tries: 9, onGrid: true}
+func fitIQ2XS(h how) gridFit {
+	return gridFit{aborts: h.aborts, grid: gridIQ2XS(), sub: 16, parity: true, tiny: 1e-15, span: 5, step: 0.1, tries: 9, onGrid: true}
 }
 
-func fitIQ2S() gridFit {
-	return gridFit{grid: gridIQ2S(), sub: 16, tiny: 1e-8, span: 5, step: 0.1, tries: 9, onGrid: true}
+func fitIQ2S(h how) gridFit {
+	return gridFit{aborts: h.aborts, grid: gridIQ2S(), sub: 16, tiny: 1e-8, span: 5, step: 0.1, tries: 9, onGrid: true}
 }
 
-func fitIQ3XXS() gridFit {
-	return gridFit{grid: gridIQ3XXS(), sub: 32, parity: true, tiny: 1e-8, span: 15, step: 0.2, tries: 15, onGrid: true}
+func fitIQ3XXS(h how) gridFit {
+	return gridFit{aborts: h.aborts, grid: gridIQ3XXS(), sub: 32, parity: true, tiny: 1e-8, span: 15, step: 0.2, tries: 15, onGrid: true}
 }
 
-func fitIQ3S() gridFit {
-	return gridFit{grid: gridIQ3S(), sub: 32, exactZero: true, span: 15, step: 0.2, tries: 9, allGroups: true}
+func fitIQ3S(h how) gridFit {
+	return gridFit{aborts: h.aborts, grid: gridIQ3S(), sub: 32, exactZero: true, span: 15, step: 0.2, tries: 9, allGroups: true}
 }
 
-// eachSub fits every sub-block of a super-block and hands it to emit with its
-// number; a zero one has ok false.
-func (f *gridFit) eachSub(x, qw []float32, c float32, plain func(v, sigma2 float32) float32, emit func(ib int, s *subBlock, ok bool)) {
-	var w [32]float32
-	var s subBlock
-	sigma2 := c * sumSquares(x) / superBlock
-	for ib := range superBlock / f.sub {
-		from := ib * f.sub
-		sub := x[from : from+f.sub]
-		if qw != nil {
-			imatrixWeights(w[:], qw[from:], sub, sigma2)
-		} else {
-			for i, v := range sub {
-				w[i] = plain(v, sigma2)
-			}
+// start begins a super-block with the weights qw or nil; its mean square is
+// multiplied by c.
+func (s *subBlock) start(x, qw []float32, c float32) {
+	s.all, s.qw = x, qw
+	s.sigma2 = c * sumSquares(x) / superBlock
+}
+
+// next fits sub-block ib of the super-block; plain gives its weights if there are
+// none. It returns false if the sub-block is zero.
+func (f *gridFit) next(s *subBlock, ib int, plain func(v, sigma2 float32) float32) bool {
+	from := ib * f.sub
+	x, w := s.all[from:from+f.sub], s.w[:f.sub]
+	if s.qw != nil {
+		imatrixWeights(w, s.qw[from:], x, s.sigma2)
+	} else {
+		for i, v := range x {
+			w[i] = plain(v, s.sigma2)
 		}
-		emit(ib, &s, f.fitSub(&s, sub, w[:f.sub]))
 	}
+	return f.fitSub(s, x, w)
 }
 
 func square(v, _ float32) float32 { return v * v }
 
-func quantizeIQ2_XXS(dst []byte, src, qw []float32, _ how) {
-	f := fitIQ2XXS()
+func quantizeIQ2_XXS(dst []byte, src, qw []float32, h how) {
+	f := fitIQ2XXS(h)
+	var s subBlock
 	for b := range len(src) / superBlock {
 		out := dst[66*b : 66*b+66]
 		clear(out)
 		var scales [8]float32
 		var words [16]uint32
-		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 1, square, func(ib int, s *subBlock, ok bool) {
-			if !ok {
-				return
+		s.start(src[b*superBlock:(b+1)*superBlock], part(qw, b), 1)
+		for ib := range scales {
+			if !f.next(&s, ib, square) {
+				continue
 			}
 			scales[ib] = s.scale
 			for k := range 4 {
-				words[2*ib] |= f.grid.index(s.levels[8*k:]) << (8 * k)
+				words[2*ib] |= f.index(s.levels[8*k:]) << (8 * k)
 				words[2*ib+1] |= s.signs[k] << (7 * k)
 			}
-		})
+		}
 		var codes [8]uint8
 		d := blockScales(scales[:], codes[:])
 		putF16(out, d)
@@ -282,22 +298,24 @@ func quantizeIQ2_XXS(dst []byte, src, qw []float32, _ how) {
 	}
 }
 
-func quantizeIQ2_XS(dst []byte, src, qw []float32, _ how) {
-	f := fitIQ2XS()
+func quantizeIQ2_XS(dst []byte, src, qw []float32, h how) {
+	f := fitIQ2XS(h)
+	var s subBlock
 	for b := range len(src) / superBlock {
 		out := dst[74*b : 74*b+74]
 		clear(out)
 		var scales [16]float32
 		var words [32]uint16
-		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 1, square, func(ib int, s *subBlock, ok bool) {
-			if !ok {
-				return
+		s.start(src[b*superBlock:(b+1)*superBlock], part(qw, b), 1)
+		for ib := range scales {
+			if !f.next(&s, ib, square) {
+				continue
 			}
 			scales[ib] = s.scale
 			for k := range 2 {
-				words[2*ib+k] = uint16(f.grid.index(s.levels[8*k:]) | s.signs[k]<<9)
+				words[2*ib+k] = uint16(f.index(s.levels[8*k:]) | s.signs[k]<<9)
 			}
-		})
+		}
 		if top(scales[:]) == 0 {
 			continue
 		}
@@ -312,26 +330,28 @@ func quantizeIQ2_XS(dst []byte, src, qw []float32, _ how) {
 	}
 }
 
-func quantizeIQ2_S(dst []byte, src, qw []float32, _ how) {
-	f := fitIQ2S()
+func quantizeIQ2_S(dst []byte, src, qw []float32, h how) {
+	f := fitIQ2S(h)
+	var s subBlock
 	plain := func(v, sigma2 float32) float32 { return float32(0.25*sigma2) + float32(v*v) }
 	for b := range len(src) / superBlock {
 		out := dst[82*b : 82*b+82]
 		clear(out)
 		var scales [16]float32
-		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2, plain, func(ib int, s *subBlock, ok bool) {
-			if !ok {
-				return
+		s.start(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2)
+		for ib := range scales {
+			if !f.next(&s, ib, plain) {
+				continue
 			}
 			scales[ib] = s.scale
 			for k := range 2 {
 				i8 := 2*ib + k
-				at := f.grid.index(s.levels[8*k:])
+				at := f.index(s.levels[8*k:])
 				out[2+i8] = byte(at)
 				out[66+i8/4] |= byte(at>>8) << (2 * (i8 % 4))
 				out[34+i8] = byte(s.signs[k])
 			}
-		})
+		}
 		if top(scales[:]) == 0 {
 			continue
 		}
@@ -343,25 +363,27 @@ func quantizeIQ2_S(dst []byte, src, qw []float32, _ how) {
 	}
 }
 
-func quantizeIQ3_XXS(dst []byte, src, qw []float32, _ how) {
-	f := fitIQ3XXS()
+func quantizeIQ3_XXS(dst []byte, src, qw []float32, h how) {
+	f := fitIQ3XXS(h)
+	var s subBlock
 	for b := range len(src) / superBlock {
 		out := dst[98*b : 98*b+98]
 		clear(out)
 		var scales [8]float32
 		var words [8]uint32
-		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2, square, func(ib int, s *subBlock, ok bool) {
-			if !ok {
-				return
+		s.start(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2)
+		for ib := range scales {
+			if !f.next(&s, ib, square) {
+				continue
 			}
 			scales[ib] = s.scale
 			for k := range 8 {
-				out[2+8*ib+k] = byte(f.grid.index(s.levels[4*k:]))
+				out[2+8*ib+k] = byte(f.index(s.levels[4*k:]))
 			}
 			for k := range 4 {
 				words[ib] |= s.signs[k] << (7 * k)
 			}
-		})
+		}
 		if top(scales[:]) == 0 {
 			clear(out)
 			continue
@@ -377,22 +399,24 @@ func quantizeIQ3_XXS(dst []byte, src, qw []float32, _ how) {
 // quantizeIQ3_S: ggml does not move on in qs and signs over an all-zero
 // sub-block, so that what follows lands one sub-block early. how.exact keeps that.
 func quantizeIQ3_S(dst []byte, src, qw []float32, h how) {
-	f := fitIQ3S()
+	f := fitIQ3S(h)
+	var s subBlock
 	for b := range len(src) / superBlock {
 		out := dst[110*b : 110*b+110]
 		clear(out)
 		var scales [8]float32
 		place := 0
-		f.eachSub(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2, square, func(ib int, s *subBlock, ok bool) {
-			if !ok {
+		s.start(src[b*superBlock:(b+1)*superBlock], part(qw, b), 2)
+		for ib := range scales {
+			if !f.next(&s, ib, square) {
 				if !h.exact {
 					place++
 				}
-				return
+				continue
 			}
 			scales[ib] = s.scale
 			for k := range 8 {
-				at := f.grid.index(s.levels[4*k:])
+				at := f.index(s.levels[4*k:])
 				out[2+8*place+k] = byte(at)
 				out[66+ib] |= byte(at>>8) << k
 			}
@@ -400,7 +424,7 @@ func quantizeIQ3_S(dst []byte, src, qw []float32, h how) {
 				out[74+4*place+k] = byte(s.signs[k])
 			}
 			place++
-		})
+		}
 		if top(scales[:]) == 0 {
 			continue
 		}

@@ -43,7 +43,7 @@ func (c *Codec) mend(dst []byte, src, weights []float32, weak []int, kernel bool
 	if kernel && c.lost != nil {
 		for b := range len(src) / int(c.block) {
 			if x := c.in(src, b); c.lost(x) {
-				c.quantize(c.out(dst, b), x, c.in(weights, b), how{})
+				c.quantize(c.out(dst, b), x, c.in(weights, b), how{aborts: new(bool)})
 			}
 		}
 	}
@@ -76,9 +76,9 @@ func (c *Codec) out(dst []byte, b int) []byte { return dst[b*int(c.bytes) : (b+1
 func (c *Codec) unweighted(dst []byte, src []float32, b int) []byte {
 	out, in := c.out(dst, b), c.in(src, b)
 	if c.NeedsWeights {
-		c.quantize(out, in, ones[:c.block], how{})
+		c.quantize(out, in, ones[:c.block], how{aborts: new(bool)})
 	} else {
-		c.quantize(out, in, nil, how{})
+		c.quantize(out, in, nil, how{aborts: new(bool)})
 	}
 	return out
 }
@@ -97,11 +97,19 @@ func hasZeroSub(x []float32) bool {
 	return false
 }
 
+// spreadScale is the offset of a scale that is not in one place: iq1_m's.
+const spreadScale = -1
+
 // bad reports whether a block has a scale that is NaN (or, if nanOnly is not
 // set, infinite).
 func (c *Codec) bad(block []byte, nanOnly bool) bool {
 	for _, at := range c.scales {
-		h := uint16(block[at]) | uint16(block[at+1])<<8
+		h := uint16(0)
+		if at == spreadScale {
+			h = scaleIQ1M(block)
+		} else {
+			h = le.Uint16(block[at:])
+		}
 		if h&0x7c00 == 0x7c00 && (!nanOnly || h&0x3ff != 0) {
 			return true
 		}
@@ -109,17 +117,22 @@ func (c *Codec) bad(block []byte, nanOnly bool) bool {
 	return false
 }
 
-// overflow counts what became infinite in f16.
+// hugeBits are the bits of 1e18. Squares of greater numbers are infinite, so that
+// ggml's searches may find nothing and store a scale of 0.
+const hugeBits = 0x5d5e0b6b
+
+// overflow counts what became infinite in f16, or was too large to search.
 func (c *Codec) overflow(dst []byte, src []float32) int64 {
-	n := int64(0)
-	switch {
-	case c.overflows != nil:
+	if c.overflows != nil {
 		return c.overflows(dst, src)
-	case c.scales != nil:
-		for b := 0; b < len(dst); b += int(c.bytes) {
-			if c.bad(dst[b:], false) {
-				n++
-			}
+	}
+	if c.scales == nil {
+		return 0
+	}
+	n, huge := int64(0), countFrom(src, hugeBits) > 0
+	for b := range len(src) / int(c.block) {
+		if c.bad(c.out(dst, b), false) || huge && countFrom(c.in(src, b), hugeBits) > 0 {
+			n++
 		}
 	}
 	return n

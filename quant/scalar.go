@@ -6,9 +6,11 @@ import (
 )
 
 // nearest rounds to the nearest integer, halves to even, by ggml's nearest_int
-// trick: right for |f| < 2^22, and with the same wrong values beyond.
+// trick: right for |f| < 2^22, and with the same wrong values beyond. Here, as in
+// other small functions, float32 is around the argument itself: inlined, it may be
+// a product.
 func nearest(f float32) int32 {
-	return int32(math.Float32bits(f+12582912)&0x007fffff) - 0x00400000
+	return int32(math.Float32bits(float32(f)+12582912)&0x007fffff) - 0x00400000
 }
 
 // truncate converts like x86's cvttss2si: what does not fit, or is no number, becomes

@@ -327,7 +327,7 @@ func addSquares(s float32, x []float32) float32 {
 // imatrixWeights sets w to qw·sqrt(sigma2 + x²).
 func imatrixWeights(w, qw, x []float32, sigma2 float32) {
 	for i, v := range x {
-		w[i] = float32(qw[i] * sqrt(sigma2+float32(v*v)))
+		w[i] = float32(qw[i] * sqrt(float32(sigma2)+float32(v*v)))
 	}
 }
 

@@ -254,7 +254,7 @@ var halfUE4M3 = codeTable(func(c uint32) float32 {
 	if e == 0 {
 		return float32(m) * (1.0 / 512) * 0.5
 	}
-	return (1 + float32(m)/8) * math.Float32frombits((e+127-7)<<23) * 0.5
+	return math.Float32frombits((e+127-7)<<23|m<<20) * 0.5
 })
 
 func quantizeNVFP4(dst []byte, src, _ []float32, _ how) {
@@ -275,6 +275,17 @@ func quantizeNVFP4(dst []byte, src, _ []float32, _ how) {
 			}
 		}
 	}
+}
+
+// overflowsNVFP4 counts groups of 16 with numbers beyond 448·6, which are cut.
+func overflowsNVFP4(_ []byte, src []float32) int64 {
+	n := int64(0)
+	for ; len(src) >= 16; src = src[16:] {
+		if countFrom(src[:16], math.Float32bits(448*6)+1) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func dequantizeNVFP4(dst []float32, src []byte) {
