@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// commands makes every command; a new one is a line here and a file of its own.
+var commands = []func(*app) *cobra.Command{
+	newConvertCommand,
+	newInspectCommand,
+	newFP8Command,
+	newRenameCommand,
+	newImatrixCommand,
+	newPresetsCommand,
+	newVersionCommand,
+}
+
+const exitCodes = `Exit codes:
+  0    done
+  1    failed: a file is missing, damaged or does not fit, or the disk is full
+  2    wrong usage: an unknown command, flag, type or rule
+  130  interrupted; the output is as it was before
+`
+
+const rootLong = `sdtool prepares checkpoints of diffusion models: it converts between safetensors,
+GGUF and torch files, quantizes to every ggml type with or without an importance
+matrix, renames tensors, and shows what is in a file.
+
+Inputs are never changed. An output is complete or not there.`
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sdtool",
+		Short: "Convert, quantize and inspect checkpoints of diffusion models",
+		Long:  rootLong,
+		Example: `  sdtool inspect model.safetensors
+  sdtool convert -m model.safetensors -o model-q8_0.gguf --type q8_0
+  sdtool convert -m flux.safetensors -o flux.gguf --type q4_K --dry-run`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: a.begin,
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	flags := root.PersistentFlags()
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print what is decided for each tensor")
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes)
+	for _, newCommand := range commands {
+		root.AddCommand(newCommand(a))
+	}
+	return root
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  sdtool version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return a.println("sdtool " + versionString())
+		},
+	}
+}
