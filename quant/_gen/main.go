@@ -20,6 +20,10 @@ func main() {
 		g.qp()
 		g.requantize()
 		g.halves()
+		g.extremes()
+		g.affine()
+		g.fp4()
+		g.iq4()
 	}
 	Generate()
 }

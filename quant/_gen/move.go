@@ -102,9 +102,9 @@ func (g *isa) gather() {
 
 // sumSquares adds in order, as the quantizers do.
 func (g *isa) sumSquares() {
-	g.begin("sumSquares", "dst, x *float32, n int", "adds the squares of n numbers of each lane in order.")
+	g.begin("sumSquares", "dst, x *float32, n int", "adds the squares of n numbers of each lane to dst in order.")
 	dst, x, n := param("dst"), param("x"), param("n")
-	sum := g.zero()
+	sum := g.load(Mem{Base: dst})
 	g.each("sum", n, 4, func(off reg.GPVirtual, k int) {
 		v := g.load(g.elem(x, off, k))
 		add2(g.mul(v, v), sum)

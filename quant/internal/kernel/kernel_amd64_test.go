@@ -24,6 +24,17 @@ var quantizers = []struct {
 	f               convert
 	plain, weighted bool
 }{
+	{tensor.Q4_0, (*kernel.Set).Q40, true, true},
+	{tensor.Q5_0, (*kernel.Set).Q50, true, true},
+	{tensor.Q4_1, (*kernel.Set).Q41, true, true},
+	{tensor.Q5_1, (*kernel.Set).Q51, true, true},
+	{tensor.Q8_0, (*kernel.Set).Q80, true, false},
+	{tensor.MXFP4, (*kernel.Set).MXFP4, true, false},
+	{tensor.NVFP4, (*kernel.Set).NVFP4, true, false},
+	{tensor.IQ4_NL, (*kernel.Set).IQ4NL, true, true},
+	{tensor.IQ4_XS, (*kernel.Set).IQ4XS, true, true},
+	{tensor.Q3_K, (*kernel.Set).Q3K, true, true},
+	{tensor.Q6_K, (*kernel.Set).Q6K, true, true},
 	{tensor.Q2_K, (*kernel.Set).Q2K, true, true},
 	{tensor.Q4_K, (*kernel.Set).Q4K, true, true},
 	{tensor.Q5_K, (*kernel.Set).Q5K, true, true},

@@ -157,13 +157,13 @@ column:
 	RET
 
 // func sumSquaresAVX2(dst *float32, x *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX
 TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-24
-	MOVQ  dst+0(FP), AX
-	MOVQ  x+8(FP), CX
-	MOVQ  n+16(FP), DX
-	VPXOR Y0, Y0, Y0
-	XORQ  BX, BX
+	MOVQ    dst+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS (AX), Y0
+	XORQ    BX, BX
 
 sum:
 	VMOVUPS (CX)(BX*1), Y1
@@ -1749,6 +1749,413 @@ number:
 	VZEROUPPER
 	RET
 
+// func extremesAVX2(dst *float32, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·extremesAVX2(SB), NOSPLIT, $0-24
+	MOVQ  dst+0(FP), AX
+	MOVQ  x+8(FP), CX
+	MOVQ  n+16(FP), DX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	XORQ  BX, BX
+	MOVQ  DX, SI
+
+extreme:
+	VMOVUPS      (CX)(BX*1), Y2
+	VPAND        v7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, Y1, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMAXPS       Y1, Y3, Y1
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000001, SI
+	JG           extreme
+	VBROADCASTSS c7f7fffff<>+0(SB), Y2
+	VBROADCASTSS cff7fffff<>+0(SB), Y3
+	XORQ         BX, BX
+
+range:
+	VMOVUPS (CX)(BX*1), Y4
+	VMINPS  Y2, Y4, Y2
+	VMAXPS  Y3, Y4, Y3
+	VMOVUPS 32(CX)(BX*1), Y4
+	VMINPS  Y2, Y4, Y2
+	VMAXPS  Y3, Y4, Y3
+	ADDQ    $0x00000040, BX
+	SUBQ    $0x00000002, DX
+	JG      range
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+DATA c7f7fffff<>+0(SB)/4, $0x7f7fffff
+GLOBL c7f7fffff<>(SB), RODATA|NOPTR, $4
+
+DATA cff7fffff<>+0(SB)/4, $0xff7fffff
+GLOBL cff7fffff<>(SB), RODATA|NOPTR, $4
+
+// func affineAVX2(x *float32, n int, levels *int32, base *float32, inverse *float32, offset *float32, most *int32)
+// Requires: AVX, AVX2
+TEXT ·affineAVX2(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         base+24(FP), BX
+	VMOVUPS      (BX), Y0
+	MOVQ         inverse+32(FP), BX
+	VMOVUPS      (BX), Y1
+	MOVQ         offset+40(FP), BX
+	VBROADCASTSS (BX), Y2
+	MOVQ         most+48(FP), BX
+	VBROADCASTSS (BX), Y3
+	XORQ         BX, BX
+
+level:
+	VMOVUPS    (AX)(BX*1), Y4
+	VSUBPS     Y0, Y4, Y4
+	VMULPS     Y1, Y4, Y4
+	VADDPS     Y2, Y4, Y4
+	VCVTTPS2DQ Y4, Y4
+	VPAND      v000000ff<>+0(SB), Y4, Y4
+	VPMINSD    Y3, Y4, Y4
+	VMOVUPS    Y4, (DX)(BX*1)
+	VMOVUPS    32(AX)(BX*1), Y4
+	VSUBPS     Y0, Y4, Y4
+	VMULPS     Y1, Y4, Y4
+	VADDPS     Y2, Y4, Y4
+	VCVTTPS2DQ Y4, Y4
+	VPAND      v000000ff<>+0(SB), Y4, Y4
+	VPMINSD    Y3, Y4, Y4
+	VMOVUPS    Y4, 32(DX)(BX*1)
+	ADDQ       $0x00000040, BX
+	SUBQ       $0x00000002, CX
+	JG         level
+	VZEROUPPER
+	RET
+
+// func roundedAVX2(x *float32, n int, levels *int32, inverse *float32)
+// Requires: AVX, AVX2
+TEXT ·roundedAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         inverse+24(FP), BX
+	VMOVUPS      (BX), Y0
+	VBROADCASTSS c3f000000<>+0(SB), Y1
+	VBROADCASTSS c3f800000<>+0(SB), Y2
+	XORQ         BX, BX
+
+level:
+	VMOVUPS    (AX)(BX*1), Y3
+	VMULPS     Y0, Y3, Y3
+	VROUNDPS   $0x03, Y3, Y4
+	VSUBPS     Y4, Y3, Y5
+	VPAND      v7fffffff<>+0(SB), Y5, Y5
+	VCMPPS     $0x1d, Y1, Y5, Y5
+	VPAND      v80000000<>+0(SB), Y3, Y3
+	VPOR       Y3, Y2, Y3
+	VADDPS     Y3, Y4, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VCVTTPS2DQ Y4, Y3
+	VPAND      v000000ff<>+0(SB), Y3, Y3
+	VMOVUPS    Y3, (DX)(BX*1)
+	VMOVUPS    32(AX)(BX*1), Y3
+	VMULPS     Y0, Y3, Y3
+	VROUNDPS   $0x03, Y3, Y4
+	VSUBPS     Y4, Y3, Y5
+	VPAND      v7fffffff<>+0(SB), Y5, Y5
+	VCMPPS     $0x1d, Y1, Y5, Y5
+	VPAND      v80000000<>+0(SB), Y3, Y3
+	VPOR       Y3, Y2, Y3
+	VADDPS     Y3, Y4, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VCVTTPS2DQ Y4, Y3
+	VPAND      v000000ff<>+0(SB), Y3, Y3
+	VMOVUPS    Y3, 32(DX)(BX*1)
+	ADDQ       $0x00000040, BX
+	SUBQ       $0x00000002, CX
+	JG         level
+	VZEROUPPER
+	RET
+
+DATA c3f000000<>+0(SB)/4, $0x3f000000
+GLOBL c3f000000<>(SB), RODATA|NOPTR, $4
+
+// func fp4AVX2(x *float32, n int, levels *int32, d *float32, mids *float32, nmids int)
+// Requires: AVX, AVX2
+TEXT ·fp4AVX2(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVQ         mids+32(FP), SI
+	MOVQ         nmids+40(FP), DI
+	VMOVUPS      (BX), Y0
+	VBROADCASTSS c3f800000<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	VMULPS       Y1, Y0, Y1
+	VSUBPS       Y1, Y1, Y1
+	MOVQ         BX, R8
+
+mid:
+	ADDQ         $0x00000020, R8
+	VBROADCASTSS 4(SI), Y2
+	VMULPS       Y0, Y2, Y2
+	VBROADCASTSS (SI), Y3
+	VMULPS       Y0, Y3, Y3
+	VSUBPS       Y2, Y2, Y2
+	VADDPS       Y2, Y3, Y2
+	VPXOR        Y3, Y3, Y3
+	VCMPPS       $0x00, Y3, Y0, Y3
+	VBLENDVPS    Y3, Y1, Y2, Y2
+	VMOVUPS      Y2, (R8)
+	ADDQ         $0x00000008, SI
+	DECQ         DI
+	JNZ          mid
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000008<>+0(SB), Y0
+	XORQ         SI, SI
+
+level:
+	VMOVUPS   (AX)(SI*1), Y1
+	VPAND     v7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, 32(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 64(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 96(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 128(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 160(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 192(BX), Y2, Y4
+	VPSUBD    Y4, Y3, Y3
+	VCMPPS    $0x1e, 224(BX), Y2, Y2
+	VPSUBD    Y2, Y3, Y3
+	VPXOR     Y2, Y2, Y2
+	VPCMPEQD  Y2, Y3, Y2
+	VPADDD    Y0, Y3, Y4
+	VPXOR     Y5, Y5, Y5
+	VCMPPS    $0x11, Y5, Y1, Y1
+	VPANDN    Y1, Y2, Y1
+	VBLENDVPS Y1, Y4, Y3, Y3
+	VMOVUPS   Y3, (DX)(SI*1)
+	ADDQ      $0x00000020, SI
+	SUBQ      $0x00000001, CX
+	JG        level
+	VZEROUPPER
+	RET
+
+DATA c00000001<>+0(SB)/4, $0x00000001
+GLOBL c00000001<>(SB), RODATA|NOPTR, $4
+
+DATA c00000008<>+0(SB)/4, $0x00000008
+GLOBL c00000008<>(SB), RODATA|NOPTR, $4
+
+// func iq4AVX2(x *float32, w *float32, n int, scales *float32, steps *float32, nsteps int, tables *float32)
+// Requires: AVX, AVX2
+TEXT ·iq4AVX2(SB), NOSPLIT, $0-56
+	MOVQ  x+0(FP), AX
+	MOVQ  w+8(FP), CX
+	MOVQ  n+16(FP), DX
+	MOVQ  scales+24(FP), BX
+	MOVQ  steps+32(FP), SI
+	MOVQ  nsteps+40(FP), DI
+	MOVQ  tables+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	XORQ  R9, R9
+	MOVQ  DX, R10
+
+extreme:
+	VMOVUPS      (AX)(R9*1), Y2
+	VPAND        v7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, Y1, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMAXPS       Y1, Y3, Y1
+	ADDQ         $0x00000020, R9
+	SUBQ         $0x00000001, R10
+	JG           extreme
+	VMOVUPS      Y1, (BX)
+	VBROADCASTSS cc2fe0000<>+0(SB), Y1
+	VBROADCASTSS c42e20000<>+0(SB), Y2
+	VBROADCASTSS c40000000<>+0(SB), Y3
+	VBROADCASTSS c437e0000<>+0(SB), Y4
+	VPXOR        v80000000<>+0(SB), Y0, Y9
+	VBROADCASTSS cc2fe0000<>+0(SB), Y10
+	VDIVPS       Y10, Y9, Y9
+	VBROADCASTSS c3f800000<>+0(SB), Y10
+	VDIVPS       Y9, Y10, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+first:
+	VMOVUPS    (AX)(R9*1), Y12
+	VMULPS     Y12, Y9, Y13
+	VMINPS     Y2, Y13, Y13
+	VMAXPS     Y1, Y13, Y13
+	VMULPS     Y3, Y13, Y13
+	VROUNDPS   $0x01, Y13, Y13
+	VADDPS     Y4, Y13, Y13
+	VCVTTPS2DQ Y13, Y13
+	VPCMPEQD   Y14, Y14, Y14
+	VGATHERDPS Y14, (R8)(Y13*4), Y5
+	VMULPS     (CX)(R9*1), Y5, Y13
+	VMULPS     Y12, Y13, Y12
+	VADDPS     Y12, Y10, Y10
+	VMULPS     Y5, Y13, Y12
+	VADDPS     Y12, Y11, Y11
+	VMOVUPS    32(AX)(R9*1), Y12
+	VMULPS     Y12, Y9, Y13
+	VMINPS     Y2, Y13, Y13
+	VMAXPS     Y1, Y13, Y13
+	VMULPS     Y3, Y13, Y13
+	VROUNDPS   $0x01, Y13, Y13
+	VADDPS     Y4, Y13, Y13
+	VCVTTPS2DQ Y13, Y13
+	VPCMPEQD   Y14, Y14, Y14
+	VGATHERDPS Y14, (R8)(Y13*4), Y6
+	VMULPS     32(CX)(R9*1), Y6, Y13
+	VMULPS     Y12, Y13, Y12
+	VADDPS     Y12, Y10, Y10
+	VMULPS     Y6, Y13, Y12
+	VADDPS     Y12, Y11, Y11
+	ADDQ       $0x00000040, R9
+	SUBQ       $0x00000002, R10
+	JG         first
+	VPXOR      Y5, Y5, Y5
+	VPXOR      Y6, Y6, Y6
+	VCMPPS     $0x1e, Y6, Y11, Y6
+	VDIVPS     Y11, Y10, Y9
+	VBLENDVPS  Y6, Y9, Y5, Y5
+	VMULPS     Y10, Y5, Y6
+
+step:
+	VBROADCASTSS (SI), Y9
+	VDIVPS       Y0, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+sums:
+	VMOVUPS      (AX)(R9*1), Y12
+	VMULPS       Y12, Y9, Y13
+	VMINPS       Y2, Y13, Y13
+	VMAXPS       Y1, Y13, Y13
+	VMULPS       Y3, Y13, Y13
+	VROUNDPS     $0x01, Y13, Y13
+	VADDPS       Y4, Y13, Y13
+	VCVTTPS2DQ   Y13, Y13
+	VPCMPEQD     Y14, Y14, Y14
+	VGATHERDPS   Y14, (R8)(Y13*4), Y7
+	VMULPS       (CX)(R9*1), Y7, Y13
+	VMULPS       Y12, Y13, Y12
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y7, Y13, Y12
+	VADDPS       Y12, Y11, Y11
+	VMOVUPS      32(AX)(R9*1), Y12
+	VMULPS       Y12, Y9, Y13
+	VMINPS       Y2, Y13, Y13
+	VMAXPS       Y1, Y13, Y13
+	VMULPS       Y3, Y13, Y13
+	VROUNDPS     $0x01, Y13, Y13
+	VADDPS       Y4, Y13, Y13
+	VCVTTPS2DQ   Y13, Y13
+	VPCMPEQD     Y14, Y14, Y14
+	VGATHERDPS   Y14, (R8)(Y13*4), Y8
+	VMULPS       32(CX)(R9*1), Y8, Y13
+	VMULPS       Y12, Y13, Y12
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y8, Y13, Y12
+	VADDPS       Y12, Y11, Y11
+	ADDQ         $0x00000040, R9
+	SUBQ         $0x00000002, R10
+	JG           sums
+	VPXOR        Y9, Y9, Y9
+	VCMPPS       $0x1e, Y9, Y11, Y9
+	VMULPS       Y10, Y10, Y12
+	VMULPS       Y11, Y6, Y13
+	VCMPPS       $0x1e, Y13, Y12, Y12
+	VPAND        Y12, Y9, Y9
+	VDIVPS       Y11, Y10, Y11
+	VBLENDVPS    Y9, Y11, Y5, Y5
+	VMULPS       Y10, Y11, Y10
+	VBLENDVPS    Y9, Y10, Y6, Y6
+	ADDQ         $0x00000004, SI
+	DECQ         DI
+	JNZ          step
+	VMOVUPS      (BX), Y0
+	VBROADCASTSS c26901d7d<>+0(SB), Y1
+	VCMPPS       $0x11, Y1, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VBLENDVPS    Y0, Y1, Y5, Y5
+	VMOVUPS      Y5, (BX)
+	VZEROUPPER
+	RET
+
+DATA cc2fe0000<>+0(SB)/4, $0xc2fe0000
+GLOBL cc2fe0000<>(SB), RODATA|NOPTR, $4
+
+DATA c42e20000<>+0(SB)/4, $0x42e20000
+GLOBL c42e20000<>(SB), RODATA|NOPTR, $4
+
+DATA c40000000<>+0(SB)/4, $0x40000000
+GLOBL c40000000<>(SB), RODATA|NOPTR, $4
+
+DATA c437e0000<>+0(SB)/4, $0x437e0000
+GLOBL c437e0000<>(SB), RODATA|NOPTR, $4
+
+// func iq4LevelsAVX2(x *float32, n int, levels *int32, inverse *float32, tables *float32)
+// Requires: AVX, AVX2
+TEXT ·iq4LevelsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         inverse+24(FP), BX
+	VMOVUPS      (BX), Y0
+	MOVQ         tables+32(FP), BX
+	VBROADCASTSS cc2fe0000<>+0(SB), Y1
+	VBROADCASTSS c42e20000<>+0(SB), Y2
+	VBROADCASTSS c40000000<>+0(SB), Y3
+	VBROADCASTSS c437e0000<>+0(SB), Y4
+	XORQ         SI, SI
+
+level:
+	VMOVUPS    (AX)(SI*1), Y5
+	VMULPS     Y5, Y0, Y5
+	VMINPS     Y2, Y5, Y5
+	VMAXPS     Y1, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VROUNDPS   $0x01, Y5, Y5
+	VADDPS     Y4, Y5, Y5
+	VCVTTPS2DQ Y5, Y5
+	VPCMPEQD   Y8, Y8, Y8
+	VGATHERDPS Y8, (BX)(Y5*4), Y6
+	VMOVUPS    Y6, (DX)(SI*1)
+	VMOVUPS    32(AX)(SI*1), Y5
+	VMULPS     Y5, Y0, Y5
+	VMINPS     Y2, Y5, Y5
+	VMAXPS     Y1, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VROUNDPS   $0x01, Y5, Y5
+	VADDPS     Y4, Y5, Y5
+	VCVTTPS2DQ Y5, Y5
+	VPCMPEQD   Y8, Y8, Y8
+	VGATHERDPS Y8, (BX)(Y5*4), Y7
+	VMOVUPS    Y7, 32(DX)(SI*1)
+	ADDQ       $0x00000040, SI
+	SUBQ       $0x00000002, CX
+	JG         level
+	VZEROUPPER
+	RET
+
 // func transposeAVX512(dst *float32, src *float32, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transposeAVX512(SB), NOSPLIT, $0-32
@@ -2008,11 +2415,11 @@ column:
 // func sumSquaresAVX512(dst *float32, x *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·sumSquaresAVX512(SB), NOSPLIT, $0-24
-	MOVQ   dst+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   n+16(FP), DX
-	VPXORD Z0, Z0, Z0
-	XORQ   BX, BX
+	MOVQ    dst+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVUPS (AX), Z0
+	XORQ    BX, BX
 
 sum:
 	VMOVUPS (CX)(BX*1), Z1
@@ -3578,5 +3985,433 @@ number:
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000010, DX
 	JG        number
+	VZEROUPPER
+	RET
+
+// func extremesAVX512(dst *float32, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·extremesAVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VBROADCASTSS c7fffffff<>+0(SB), Z2
+	XORQ         BX, BX
+	MOVQ         DX, SI
+
+extreme:
+	VMOVUPS      (CX)(BX*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVAPS      Z3, K1, Z0
+	VMAXPS       Z1, Z4, Z1
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x00000001, SI
+	JG           extreme
+	VBROADCASTSS c7f7fffff<>+0(SB), Z2
+	VBROADCASTSS cff7fffff<>+0(SB), Z3
+	XORQ         BX, BX
+
+range:
+	VMOVUPS (CX)(BX*1), Z4
+	VMINPS  Z2, Z4, Z2
+	VMAXPS  Z3, Z4, Z3
+	VMOVUPS 64(CX)(BX*1), Z4
+	VMINPS  Z2, Z4, Z2
+	VMAXPS  Z3, Z4, Z3
+	ADDQ    $0x00000080, BX
+	SUBQ    $0x00000002, DX
+	JG      range
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VZEROUPPER
+	RET
+
+// func affineAVX512(x *float32, n int, levels *int32, base *float32, inverse *float32, offset *float32, most *int32)
+// Requires: AVX, AVX512F
+TEXT ·affineAVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         base+24(FP), BX
+	VMOVUPS      (BX), Z0
+	MOVQ         inverse+32(FP), BX
+	VMOVUPS      (BX), Z1
+	MOVQ         offset+40(FP), BX
+	VBROADCASTSS (BX), Z2
+	MOVQ         most+48(FP), BX
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS c000000ff<>+0(SB), Z4
+	XORQ         BX, BX
+
+level:
+	VMOVUPS    (AX)(BX*1), Z5
+	VSUBPS     Z0, Z5, Z5
+	VMULPS     Z1, Z5, Z5
+	VADDPS     Z2, Z5, Z5
+	VCVTTPS2DQ Z5, Z5
+	VPANDD     Z4, Z5, Z5
+	VPMINSD    Z3, Z5, Z5
+	VMOVUPS    Z5, (DX)(BX*1)
+	VMOVUPS    64(AX)(BX*1), Z5
+	VSUBPS     Z0, Z5, Z5
+	VMULPS     Z1, Z5, Z5
+	VADDPS     Z2, Z5, Z5
+	VCVTTPS2DQ Z5, Z5
+	VPANDD     Z4, Z5, Z5
+	VPMINSD    Z3, Z5, Z5
+	VMOVUPS    Z5, 64(DX)(BX*1)
+	ADDQ       $0x00000080, BX
+	SUBQ       $0x00000002, CX
+	JG         level
+	VZEROUPPER
+	RET
+
+// func roundedAVX512(x *float32, n int, levels *int32, inverse *float32)
+// Requires: AVX, AVX512F
+TEXT ·roundedAVX512(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         inverse+24(FP), BX
+	VMOVUPS      (BX), Z0
+	VBROADCASTSS c000000ff<>+0(SB), Z1
+	VBROADCASTSS c3f000000<>+0(SB), Z2
+	VBROADCASTSS c3f800000<>+0(SB), Z3
+	VBROADCASTSS c80000000<>+0(SB), Z4
+	XORQ         BX, BX
+
+level:
+	VMOVUPS      (AX)(BX*1), Z5
+	VMULPS       Z0, Z5, Z5
+	VRNDSCALEPS  $0x03, Z5, Z6
+	VSUBPS       Z6, Z5, Z7
+	VBROADCASTSS c7fffffff<>+0(SB), Z8
+	VPANDD       Z8, Z7, Z7
+	VCMPPS       $0x1d, Z2, Z7, K1
+	VPANDD       Z4, Z5, Z5
+	VPORD        Z5, Z3, Z5
+	VADDPS       Z5, Z6, Z5
+	VMOVAPS      Z5, K1, Z6
+	VCVTTPS2DQ   Z6, Z5
+	VPANDD       Z1, Z5, Z5
+	VMOVUPS      Z5, (DX)(BX*1)
+	VMOVUPS      64(AX)(BX*1), Z5
+	VMULPS       Z0, Z5, Z5
+	VRNDSCALEPS  $0x03, Z5, Z6
+	VSUBPS       Z6, Z5, Z7
+	VBROADCASTSS c7fffffff<>+0(SB), Z8
+	VPANDD       Z8, Z7, Z7
+	VCMPPS       $0x1d, Z2, Z7, K1
+	VPANDD       Z4, Z5, Z5
+	VPORD        Z5, Z3, Z5
+	VADDPS       Z5, Z6, Z5
+	VMOVAPS      Z5, K1, Z6
+	VCVTTPS2DQ   Z6, Z5
+	VPANDD       Z1, Z5, Z5
+	VMOVUPS      Z5, 64(DX)(BX*1)
+	ADDQ         $0x00000080, BX
+	SUBQ         $0x00000002, CX
+	JG           level
+	VZEROUPPER
+	RET
+
+// func fp4AVX512(x *float32, n int, levels *int32, d *float32, mids *float32, nmids int)
+// Requires: AVX, AVX512F
+TEXT ·fp4AVX512(SB), NOSPLIT, $0-48
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVQ         mids+32(FP), SI
+	MOVQ         nmids+40(FP), DI
+	VMOVUPS      (BX), Z0
+	VBROADCASTSS c3f800000<>+0(SB), Z1
+	VDIVPS       Z0, Z1, Z1
+	VMULPS       Z1, Z0, Z1
+	VSUBPS       Z1, Z1, Z1
+	MOVQ         BX, R8
+
+mid:
+	ADDQ         $0x00000040, R8
+	VBROADCASTSS 4(SI), Z6
+	VMULPS       Z0, Z6, Z6
+	VBROADCASTSS (SI), Z7
+	VMULPS       Z0, Z7, Z7
+	VSUBPS       Z6, Z6, Z6
+	VADDPS       Z6, Z7, Z6
+	VPXORD       Z2, Z2, Z2
+	VCMPPS       $0x00, Z2, Z0, K1
+	VMOVAPS      Z1, K1, Z6
+	VMOVUPS      Z6, (R8)
+	ADDQ         $0x00000008, SI
+	DECQ         DI
+	JNZ          mid
+	VBROADCASTSS c00000001<>+0(SB), Z0
+	VBROADCASTSS c00000008<>+0(SB), Z1
+	VBROADCASTSS c7fffffff<>+0(SB), Z2
+	XORQ         SI, SI
+
+level:
+	VMOVUPS  (AX)(SI*1), Z6
+	VPANDD   Z2, Z6, Z7
+	VPXORD   Z3, Z3, Z3
+	VCMPPS   $0x1e, 64(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 128(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 192(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 256(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 320(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 384(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VCMPPS   $0x1e, 448(BX), Z7, K1
+	VPADDD   Z0, Z3, K1, Z3
+	VPXORD   Z4, Z4, Z4
+	VPCMPEQD Z4, Z3, K1
+	VPADDD   Z1, Z3, Z7
+	VPXORD   Z5, Z5, Z5
+	VCMPPS   $0x11, Z5, Z6, K2
+	KANDNW   K2, K1, K1
+	VMOVAPS  Z7, K1, Z3
+	VMOVUPS  Z3, (DX)(SI*1)
+	ADDQ     $0x00000040, SI
+	SUBQ     $0x00000001, CX
+	JG       level
+	VZEROUPPER
+	RET
+
+// func iq4AVX512(x *float32, w *float32, n int, scales *float32, steps *float32, nsteps int, tables *float32)
+// Requires: AVX, AVX512F
+TEXT ·iq4AVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         scales+24(FP), BX
+	MOVQ         steps+32(FP), SI
+	MOVQ         nsteps+40(FP), DI
+	MOVQ         tables+48(FP), R8
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VBROADCASTSS c7fffffff<>+0(SB), Z2
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+extreme:
+	VMOVUPS      (AX)(R9*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVAPS      Z3, K1, Z0
+	VMAXPS       Z1, Z4, Z1
+	ADDQ         $0x00000040, R9
+	SUBQ         $0x00000001, R10
+	JG           extreme
+	VMOVUPS      Z1, (BX)
+	VBROADCASTSS cc2fe0000<>+0(SB), Z1
+	VBROADCASTSS c42e20000<>+0(SB), Z2
+	VBROADCASTSS c3e000000<>+0(SB), Z3
+	VBROADCASTSS c4b400000<>+0(SB), Z4
+	VMOVUPS      (R8), Z13
+	VMOVUPS      128(R8), Z14
+	VMOVUPS      256(R8), Z15
+	VMOVUPS      64(R8), Z16
+	VMOVUPS      192(R8), Z17
+	VMOVUPS      320(R8), Z18
+	VBROADCASTSS c80000000<>+0(SB), Z19
+	VPXORD       Z19, Z0, Z19
+	VBROADCASTSS cc2fe0000<>+0(SB), Z20
+	VDIVPS       Z20, Z19, Z19
+	VBROADCASTSS c3f800000<>+0(SB), Z20
+	VDIVPS       Z19, Z20, Z19
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	XORQ         R8, R8
+	MOVQ         DX, R9
+
+first:
+	VMOVUPS   (AX)(R8*1), Z20
+	VMULPS    Z20, Z19, Z21
+	VMINPS    Z2, Z21, Z21
+	VMAXPS    Z1, Z21, Z21
+	VMULPS    Z3, Z21, Z22
+	VADDPS    Z4, Z22, Z22
+	VMOVAPS   Z22, Z23
+	VPERMI2PS Z18, Z15, Z23
+	VMOVAPS   Z22, Z24
+	VPERMI2PS Z16, Z13, Z24
+	VCMPPS    $0x11, Z24, Z21, K1
+	VMOVAPS   Z22, Z21
+	VPERMI2PS Z17, Z14, Z21
+	VMOVAPS   Z21, K1, Z23
+	VMULPS    (CX)(R8*1), Z23, Z21
+	VMULPS    Z20, Z21, Z20
+	VADDPS    Z20, Z5, Z5
+	VMULPS    Z23, Z21, Z20
+	VADDPS    Z20, Z6, Z6
+	VMOVUPS   64(AX)(R8*1), Z20
+	VMULPS    Z20, Z19, Z21
+	VMINPS    Z2, Z21, Z21
+	VMAXPS    Z1, Z21, Z21
+	VMULPS    Z3, Z21, Z22
+	VADDPS    Z4, Z22, Z22
+	VMOVAPS   Z22, Z23
+	VPERMI2PS Z18, Z15, Z23
+	VMOVAPS   Z22, Z24
+	VPERMI2PS Z16, Z13, Z24
+	VCMPPS    $0x11, Z24, Z21, K1
+	VMOVAPS   Z22, Z21
+	VPERMI2PS Z17, Z14, Z21
+	VMOVAPS   Z21, K1, Z23
+	VMULPS    64(CX)(R8*1), Z23, Z21
+	VMULPS    Z20, Z21, Z20
+	VADDPS    Z20, Z5, Z5
+	VMULPS    Z23, Z21, Z20
+	VADDPS    Z20, Z6, Z6
+	ADDQ      $0x00000080, R8
+	SUBQ      $0x00000002, R9
+	JG        first
+	VPXORD    Z7, Z7, Z7
+	VPXORD    Z8, Z8, Z8
+	VCMPPS    $0x1e, Z8, Z6, K1
+	VDIVPS    Z6, Z5, Z6
+	VMOVAPS   Z6, K1, Z7
+	VMULPS    Z5, Z7, Z5
+
+step:
+	VBROADCASTSS (SI), Z6
+	VDIVPS       Z0, Z6, Z6
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	XORQ         R8, R8
+	MOVQ         DX, R9
+
+sums:
+	VMOVUPS      (AX)(R8*1), Z8
+	VMULPS       Z8, Z6, Z19
+	VMINPS       Z2, Z19, Z19
+	VMAXPS       Z1, Z19, Z19
+	VMULPS       Z3, Z19, Z20
+	VADDPS       Z4, Z20, Z20
+	VMOVAPS      Z20, Z21
+	VPERMI2PS    Z18, Z15, Z21
+	VMOVAPS      Z20, Z22
+	VPERMI2PS    Z16, Z13, Z22
+	VCMPPS       $0x11, Z22, Z19, K1
+	VMOVAPS      Z20, Z19
+	VPERMI2PS    Z17, Z14, Z19
+	VMOVAPS      Z19, K1, Z21
+	VMULPS       (CX)(R8*1), Z21, Z19
+	VMULPS       Z8, Z19, Z8
+	VADDPS       Z8, Z9, Z9
+	VMULPS       Z21, Z19, Z8
+	VADDPS       Z8, Z10, Z10
+	VMOVUPS      64(AX)(R8*1), Z8
+	VMULPS       Z8, Z6, Z19
+	VMINPS       Z2, Z19, Z19
+	VMAXPS       Z1, Z19, Z19
+	VMULPS       Z3, Z19, Z20
+	VADDPS       Z4, Z20, Z20
+	VMOVAPS      Z20, Z21
+	VPERMI2PS    Z18, Z15, Z21
+	VMOVAPS      Z20, Z22
+	VPERMI2PS    Z16, Z13, Z22
+	VCMPPS       $0x11, Z22, Z19, K1
+	VMOVAPS      Z20, Z19
+	VPERMI2PS    Z17, Z14, Z19
+	VMOVAPS      Z19, K1, Z21
+	VMULPS       64(CX)(R8*1), Z21, Z19
+	VMULPS       Z8, Z19, Z8
+	VADDPS       Z8, Z9, Z9
+	VMULPS       Z21, Z19, Z8
+	VADDPS       Z8, Z10, Z10
+	ADDQ         $0x00000080, R8
+	SUBQ         $0x00000002, R9
+	JG           sums
+	VPXORD       Z11, Z11, Z11
+	VCMPPS       $0x1e, Z11, Z10, K1
+	VMULPS       Z9, Z9, Z6
+	VMULPS       Z10, Z5, Z8
+	VCMPPS       $0x1e, Z8, Z6, K2
+	KANDW        K1, K2, K1
+	VDIVPS       Z10, Z9, Z6
+	VMOVAPS      Z6, K1, Z7
+	VMULPS       Z9, Z6, Z6
+	VMOVAPS      Z6, K1, Z5
+	ADDQ         $0x00000004, SI
+	DECQ         DI
+	JNZ          step
+	VMOVUPS      (BX), Z0
+	VBROADCASTSS c26901d7d<>+0(SB), Z1
+	VCMPPS       $0x11, Z1, Z0, K1
+	VPXORD       Z12, Z12, Z12
+	VMOVAPS      Z12, K1, Z7
+	VMOVUPS      Z7, (BX)
+	VZEROUPPER
+	RET
+
+DATA c3e000000<>+0(SB)/4, $0x3e000000
+GLOBL c3e000000<>(SB), RODATA|NOPTR, $4
+
+// func iq4LevelsAVX512(x *float32, n int, levels *int32, inverse *float32, tables *float32)
+// Requires: AVX, AVX512F
+TEXT ·iq4LevelsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         levels+16(FP), DX
+	MOVQ         inverse+24(FP), BX
+	VMOVUPS      (BX), Z0
+	MOVQ         tables+32(FP), BX
+	VBROADCASTSS cc2fe0000<>+0(SB), Z1
+	VBROADCASTSS c42e20000<>+0(SB), Z2
+	VBROADCASTSS c3e000000<>+0(SB), Z3
+	VBROADCASTSS c4b400000<>+0(SB), Z4
+	VMOVUPS      (BX), Z5
+	VMOVUPS      128(BX), Z6
+	VMOVUPS      256(BX), Z7
+	VMOVUPS      64(BX), Z8
+	VMOVUPS      192(BX), Z9
+	VMOVUPS      320(BX), Z10
+	XORQ         BX, BX
+
+level:
+	VMOVUPS   (AX)(BX*1), Z11
+	VMULPS    Z11, Z0, Z11
+	VMINPS    Z2, Z11, Z11
+	VMAXPS    Z1, Z11, Z11
+	VMULPS    Z3, Z11, Z12
+	VADDPS    Z4, Z12, Z12
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z10, Z7, Z13
+	VMOVAPS   Z12, Z14
+	VPERMI2PS Z8, Z5, Z14
+	VCMPPS    $0x11, Z14, Z11, K1
+	VMOVAPS   Z12, Z11
+	VPERMI2PS Z9, Z6, Z11
+	VMOVAPS   Z11, K1, Z13
+	VMOVUPS   Z13, (DX)(BX*1)
+	VMOVUPS   64(AX)(BX*1), Z11
+	VMULPS    Z11, Z0, Z11
+	VMINPS    Z2, Z11, Z11
+	VMAXPS    Z1, Z11, Z11
+	VMULPS    Z3, Z11, Z12
+	VADDPS    Z4, Z12, Z12
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z10, Z7, Z13
+	VMOVAPS   Z12, Z14
+	VPERMI2PS Z8, Z5, Z14
+	VCMPPS    $0x11, Z14, Z11, K1
+	VMOVAPS   Z12, Z11
+	VPERMI2PS Z9, Z6, Z11
+	VMOVAPS   Z11, K1, Z13
+	VMOVUPS   Z13, 64(DX)(BX*1)
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x00000002, CX
+	JG        level
 	VZEROUPPER
 	RET

@@ -57,6 +57,7 @@ func (s *Set) fitRange(wk *work, t *rangeType, x, qw *float32) {
 	default:
 		for j := range subs {
 			at := j * n * v
+			clear(wk.base[:])
 			s.sumSquares(&wk.base[0], &wk.x[at], n)
 			for k := range wk.base[:v] {
 				wk.base[k] = float32(math.Sqrt(float64(wk.base[k] / float32(n))))

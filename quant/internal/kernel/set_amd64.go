@@ -23,16 +23,24 @@ type calls struct {
 	requantize    func(x *float32, n int, levels *int32, d, m *float32, bounds *uint32)
 	toHalf        func(dst *uint16, src *float32, n int)
 	fromHalf      func(dst *float32, src *uint16, n int)
+	extremes      func(dst, x *float32, n int)
+	affine        func(x *float32, n int, levels *int32, base, inverse, offset *float32, most *int32)
+	rounded       func(x *float32, n int, levels *int32, inverse *float32)
+	fp4           func(x *float32, n int, levels *int32, d, mids *float32, nmids int)
+	iq4           func(x, w *float32, n int, scales, steps *float32, nsteps int, tables *float32)
+	iq4Levels     func(x *float32, n int, levels *int32, inverse, tables *float32)
 }
 
 var (
 	avx2 = Set{8, calls{
 		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
 		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
+		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2,
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
 		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
+		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512,
 	}}
 )
 

@@ -14,7 +14,7 @@ func transposeAVX2(dst *float32, src *float32, stride int, n int)
 //go:noescape
 func gatherAVX2(dst *byte, levels *int32, stride int, n int)
 
-// sumSquaresAVX2 adds the squares of n numbers of each lane in order.
+// sumSquaresAVX2 adds the squares of n numbers of each lane to dst in order.
 //
 //go:noescape
 func sumSquaresAVX2(dst *float32, x *float32, n int)
@@ -83,6 +83,37 @@ func toHalfAVX2(dst *uint16, src *float32, n int)
 //go:noescape
 func fromHalfAVX2(dst *float32, src *uint16, n int)
 
+// extremesAVX2 finds the number of the strictly largest size, that size, and the least and the largest number.
+//
+//go:noescape
+func extremesAVX2(dst *float32, x *float32, n int)
+
+// affineAVX2 sets n levels to the low byte of the integer part of (x−base)·inverse + offset, at most most.
+//
+//go:noescape
+func affineAVX2(x *float32, n int, levels *int32, base *float32, inverse *float32, offset *float32, most *int32)
+
+// roundedAVX2 sets n levels to the low byte of x·inverse rounded, halves away from zero.
+//
+//go:noescape
+func roundedAVX2(x *float32, n int, levels *int32, inverse *float32)
+
+// fp4AVX2 sets n levels to the code of the 4-bit float nearest to x/d. mids are pairs of a midpoint and the
+// value above it; scratch for nmids registers follows d.
+//
+//go:noescape
+func fp4AVX2(x *float32, n int, levels *int32, d *float32, mids *float32, nmids int)
+
+// iq4AVX2 fits a scale to n numbers; steps are the numerators to try.
+//
+//go:noescape
+func iq4AVX2(x *float32, w *float32, n int, scales *float32, steps *float32, nsteps int, tables *float32)
+
+// iq4LevelsAVX2 sets n levels to the nearest of x·inverse.
+//
+//go:noescape
+func iq4LevelsAVX2(x *float32, n int, levels *int32, inverse *float32, tables *float32)
+
 // transposeAVX512 puts a row of n numbers in each lane; stride is in bytes, n a multiple of the lanes.
 //
 //go:noescape
@@ -93,7 +124,7 @@ func transposeAVX512(dst *float32, src *float32, stride int, n int)
 //go:noescape
 func gatherAVX512(dst *byte, levels *int32, stride int, n int)
 
-// sumSquaresAVX512 adds the squares of n numbers of each lane in order.
+// sumSquaresAVX512 adds the squares of n numbers of each lane to dst in order.
 //
 //go:noescape
 func sumSquaresAVX512(dst *float32, x *float32, n int)
@@ -161,3 +192,34 @@ func toHalfAVX512(dst *uint16, src *float32, n int)
 //
 //go:noescape
 func fromHalfAVX512(dst *float32, src *uint16, n int)
+
+// extremesAVX512 finds the number of the strictly largest size, that size, and the least and the largest number.
+//
+//go:noescape
+func extremesAVX512(dst *float32, x *float32, n int)
+
+// affineAVX512 sets n levels to the low byte of the integer part of (x−base)·inverse + offset, at most most.
+//
+//go:noescape
+func affineAVX512(x *float32, n int, levels *int32, base *float32, inverse *float32, offset *float32, most *int32)
+
+// roundedAVX512 sets n levels to the low byte of x·inverse rounded, halves away from zero.
+//
+//go:noescape
+func roundedAVX512(x *float32, n int, levels *int32, inverse *float32)
+
+// fp4AVX512 sets n levels to the code of the 4-bit float nearest to x/d. mids are pairs of a midpoint and the
+// value above it; scratch for nmids registers follows d.
+//
+//go:noescape
+func fp4AVX512(x *float32, n int, levels *int32, d *float32, mids *float32, nmids int)
+
+// iq4AVX512 fits a scale to n numbers; steps are the numerators to try.
+//
+//go:noescape
+func iq4AVX512(x *float32, w *float32, n int, scales *float32, steps *float32, nsteps int, tables *float32)
+
+// iq4LevelsAVX512 sets n levels to the nearest of x·inverse.
+//
+//go:noescape
+func iq4LevelsAVX512(x *float32, n int, levels *int32, inverse *float32, tables *float32)

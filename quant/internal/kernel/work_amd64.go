@@ -27,6 +27,8 @@ type work struct {
 	halfD, halfM   [maxLanes]uint16
 	bytes          [superBlock * maxLanes]byte
 	packed         [maxLanes][32]byte
+	fit            [8 * maxLanes]float32 // what a sub-block's levels are made with
+	rowSums        []float32
 }
 
 var works = sync.Pool{New: func() any { return new(work) }}
