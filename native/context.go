@@ -221,3 +221,15 @@ func (c *Context) ready(op string, n int) bool {
 	c.count += n
 	return true
 }
+
+// Fail makes the context fail with an error of the caller's, unless it has
+// failed already; the scope is put before it.
+func (c *Context) Fail(err error) {
+	if c.err != nil {
+		return
+	}
+	if c.scope != "" {
+		err = fmt.Errorf("%s: %w", c.scope, err)
+	}
+	c.err = err
+}

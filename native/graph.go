@@ -34,9 +34,14 @@ type (
 
 // Graph is a list of ops in the order they run.
 type Graph struct {
-	ctx *Context
-	c   *cGraph
+	ctx   *Context
+	c     *cGraph
+	owner *Scheduler // that has given it memory
 }
+
+// Spent reports whether the graph had memory and lost it to another. It cannot
+// get any again: ggml leaves the old addresses in its tensors.
+func (g *Graph) Spent() bool { return g.owner != nil && g.owner.graph != g }
 
 // Graph makes the graph that computes the outputs. It fails with the first
 // error of the ops that lead there.
@@ -128,20 +133,32 @@ func (s *Scheduler) Observe(o Observer) {
 	s.lib.c.schedCallback(s.c, entries().eval, s.user)
 }
 
-// Alloc gives the graph's tensors memory; inputs can then be set. A graph that
-// is already allocated keeps its memory and can run again.
+// Alloc gives the graph's tensors memory, taking it from the graph that had it
+// before; inputs can then be set. A graph that already has memory keeps it and
+// can run again. A Spent graph is refused.
 func (s *Scheduler) Alloc(g *Graph) error {
 	if s.graph == g {
 		return nil
 	}
+	if g.owner != nil {
+		return fmt.Errorf("allocate a graph of %d nodes: it had memory before", g.Nodes())
+	}
 	s.lib.setActivity("allocating " + g.ctx.scope)
 	s.lib.c.schedReset(s.c)
-	s.graph = nil
+	s.graph, g.owner = nil, s
 	if !s.lib.c.schedAlloc(s.c, g.c) {
 		return fmt.Errorf("allocate a graph of %d nodes on %s: %w", g.Nodes(), s.backends[0].Device.Name, ErrOutOfMemory)
 	}
 	s.graph = g
 	return nil
+}
+
+// Release makes the scheduler forget a graph that is about to be freed.
+func (s *Scheduler) Release(g *Graph) {
+	if s.graph == g {
+		s.lib.c.schedReset(s.c)
+		s.graph = nil
+	}
 }
 
 // BufferSize returns the bytes that graphs occupy on all backends.

@@ -268,6 +268,27 @@ func TestObserverSeesProductsAndStops(t *testing.T) {
 	require.NoError(t, b.sched.Run("a test"))
 }
 
+func TestGraphsGetMemoryOnce(t *testing.T) {
+	b := newBench(t)
+	x := b.input(tensor.F32, 4)
+	first, err := b.ctx.Graph(b.ctx.SiLU(x))
+	require.NoError(t, err)
+	require.NoError(t, b.sched.Alloc(first))
+	require.NoError(t, b.sched.Alloc(first))
+	assert.False(t, first.Spent())
+	other, err := b.lib.NewContext(8)
+	require.NoError(t, err)
+	defer other.Close()
+	y := other.New(tensor.F32, 8)
+	other.SetInput(y)
+	second, err := other.Graph(other.SiLU(y))
+	require.NoError(t, err)
+	require.NoError(t, b.sched.Alloc(second))
+	assert.True(t, first.Spent())
+	assert.ErrorContains(t, b.sched.Alloc(first), "had memory before")
+	b.sched.Release(second)
+}
+
 func TestTensorMemoryIsBounded(t *testing.T) {
 	b := newBench(t)
 	x := b.input(tensor.F32, 4)

@@ -165,3 +165,6 @@ func checkRange(t Tensor, what string, n int, offset int64) error {
 	}
 	return nil
 }
+
+// IsFloat32 reports whether the elements are f32.
+func (t Tensor) IsFloat32() bool { return t.c.typ == 0 }
