@@ -79,6 +79,20 @@ var inputs = map[string]func(rng *rand.Rand, x []float32){
 		each(x, func(int) float64 { return 60000 * rng.NormFloat64() })
 	},
 	"f16 overflow": func(rng *rand.Rand, x []float32) { each(x, func(int) float64 { return 1e8 * rng.NormFloat64() }) },
+	"random bits": func(rng *rand.Rand, x []float32) {
+		for i := range x {
+			x[i] = math.Float32frombits(rng.Uint32())
+			// Neither NaN nor so large that ggml's grid searches abort.
+			if !(abs32(x[i]) < 1e12) {
+				x[i] = math.Float32frombits(math.Float32bits(x[i]) & 0xbfffffff)
+			}
+		}
+	},
+	"random near one": func(rng *rand.Rand, x []float32) {
+		for i := range x {
+			x[i] = math.Float32frombits(rng.Uint32()&0x83ffffff | 0x3c000000)
+		}
+	},
 	"mixed scales": func(rng *rand.Rand, x []float32) {
 		each(x, func(i int) float64 { return rng.NormFloat64() * math.Pow(10, float64(i/32%9-4)) })
 	},
@@ -89,6 +103,8 @@ func each(x []float32, f func(int) float64) {
 		x[i] = float32(f(i))
 	}
 }
+
+func abs32(v float32) float32 { return float32(math.Abs(float64(v))) }
 
 func sign(rng *rand.Rand) float64 { return float64(rng.IntN(2)*2 - 1) }
 

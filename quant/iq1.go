@@ -142,8 +142,10 @@ func quantizeIQ1_S(dst []byte, src, qw []float32, h how) {
 			scales[ib] = scale
 		}
 		high := top(scales[:])
-		if high == 0 {
-			clear(out)
+		if high == 0 { // indices stay
+			for ib, v := range qh {
+				le.PutUint16(out[34+2*ib:], v)
+			}
 			continue
 		}
 		d := high / 15
@@ -326,8 +328,7 @@ func quantizeIQ1_M(dst []byte, src, qw []float32, h how) {
 			scales[ib] = scale
 		}
 		high := top(scales[:])
-		if high == 0 {
-			clear(out)
+		if high == 0 { // indices stay
 			continue
 		}
 		finishIQ1M(out, x, w[:], &scales, &pairs, &all, high)
