@@ -14,6 +14,8 @@ var commands = []func(*app) *cobra.Command{
 	newFP8Command,
 	newRenameCommand,
 	newImatrixCommand,
+	newGenerateCommand,
+	newEngineCommand,
 	newPresetsCommand,
 	newVersionCommand,
 }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sdtool/sdtool/convert"
+	"github.com/sdtool/sdtool/engine"
+	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/native"
+	"github.com/sdtool/sdtool/rename"
+	"github.com/sdtool/sdtool/writer"
+)
+
+// newEngineCommand is the parent of commands about what models run on.
+func newEngineCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "engine",
+		Short: "Tell what models can be run on",
+		Long: `Models are run by the ggml library, which is loaded when it is needed: from --ggml-lib DIR, $SDTOOL_GGML, a folder
+ggml beside the executable, native/ggml of a checkout (native/ggml/fetch.sh fills it), or where the system keeps it.`,
+	}
+	cmd.AddCommand(newEngineInfoCommand(a))
+	return cmd
+}
+
+// libraryFlag adds --ggml-lib to a command.
+func libraryFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "ggml-lib", "", "folder of the ggml library")
+}
+
+// openLibrary loads ggml from the folder given or the usual ones.
+func (a *app) openLibrary(dir string) (*native.Library, error) {
+	dirs := []string{dir}
+	if dir == "" {
+		dirs = a.libraryDirs()
+	}
+	paths, err := native.Find(dirs...)
+	if err != nil {
+		return nil, err
+	}
+	return native.Open(paths)
+}
+
+// libraryDirs lists where a library may be, best first.
+func (a *app) libraryDirs() []string {
+	dirs := []string{a.getenv("SDTOOL_GGML")}
+	beside := []string{"."}
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		dirs = append(dirs, filepath.Join(filepath.Dir(exe), "ggml"))
+		beside = append(beside, filepath.Dir(exe))
+	}
+	for _, dir := range beside {
+		dirs = append(dirs, filepath.Join(dir, "native", "ggml"))
+	}
+	return append(dirs, native.SystemDirs()...)
+}
+
+// modelFlags say which model to run, and on what.
+type modelFlags struct {
+	inputs     [64]string // by convert.Role
+	variant    string
+	outside    bool
+	family     string
+	library    string
+	device     string
+	threads    int
+	flash      bool
+	flashModel bool
+	prediction string
+}
+
+func (f *modelFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	for _, role := range convert.Roles() {
+		short := map[convert.Role]string{convert.RoleModel: "m"}[role]
+		fs.StringVarP(&f.inputs[role], role.String(), short, "", role.Title()+": file, index or folder")
+	}
+	fs.StringVar(&f.variant, "variant", "", "kind of file to take from folders, as fp16")
+	fs.BoolVar(&f.outside, "allow-outside", false, "let an index name files outside its folder")
+	fs.StringVar(&f.family, "family", "", "family of the model, instead of detecting it")
+	fs.StringVar(&f.prediction, "prediction", "", "what the network predicts: eps, v, edm_v (default: found out)")
+	libraryFlag(cmd, &f.library)
+	fs.StringVar(&f.device, "device", "", "device to compute on, as sdtool engine info lists them (default: the CPU)")
+	fs.IntVarP(&f.threads, "threads", "t", 0, "threads that compute (default: physical cores)")
+	fs.BoolVar(&f.flash, "fa", false, "fused attention: less memory, slightly other pictures")
+	fs.BoolVar(&f.flashModel, "diffusion-fa", false, "the same as --fa")
+}
+
+// load opens and loads the model. The files are closed when it returns.
+func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress string) (*engine.Model, *native.Library, error) {
+	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, NoPictures: noPictures}
+	if o.Threads < 1 {
+		o.Threads = writer.DefaultThreads()
+	}
+	if f.prediction != "" {
+		p, err := sample.ParsePrediction(f.prediction)
+		if err != nil {
+			return nil, nil, usagef("--prediction: %w", err)
+		}
+		o.Prediction = &p
+	}
+	var inputs []convert.Input
+	for _, role := range convert.Roles() {
+		if path := f.inputs[role]; path != "" {
+			inputs = append(inputs, convert.Input{Role: role, Path: path})
+		}
+	}
+	o.SeparateVAE = f.inputs[convert.RoleVAE] != ""
+	if len(inputs) == 0 {
+		return nil, nil, usagef("no model: give -m FILE, or its components")
+	}
+	family := rename.Unknown
+	if f.family != "" {
+		var err error
+		if family, err = rename.ParseFamily(f.family); err != nil {
+			return nil, nil, usagef("--family: %w", err)
+		}
+	}
+	lib, err := a.openLibrary(f.library)
+	if err != nil {
+		return nil, nil, err
+	}
+	native.OnAbort(func(message, doing string) {
+		fmt.Fprintf(a.stderr, "sdtool: the ggml library ends the process while %s: %s\n", clean(doing), clean(message))
+	})
+	files, err := convert.OpenModel(inputs, convert.OpenOptions{Variant: f.variant, AllowOutside: f.outside}, family)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer files.Close()
+	for _, w := range files.Warnings {
+		a.warn(w)
+	}
+	m, err := a.loadModel(ctx, lib, files, o, progress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", inputs[0].Path, err)
+	}
+	return m, lib, nil
+}
+
+func (a *app) loadModel(ctx context.Context, lib *native.Library, files *convert.Model, o engine.Options, progress string) (*engine.Model, error) {
+	bar, err := a.newProgress(progress, "load")
+	if err != nil {
+		return nil, err
+	}
+	o.Progress = func(done, total int64) { bar.set(done, total, "") }
+	start := time.Now()
+	m, err := engine.Load(ctx, lib, files.Tensors, o)
+	bar.close(err == nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Check(); err != nil {
+		m.Close()
+		return nil, err
+	}
+	a.say("%s, predicts %s: %s of weights loaded in %.1f s, on %s", m.Traits().Name, m.Prediction(),
+		writer.FormatSize(m.WeightBytes()), time.Since(start).Seconds(), m.Device().Name)
+	return m, nil
+}
+
+// say prints a line about what goes on, unless --quiet is given.
+func (a *app) say(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.stderr, "%s\n", clean(fmt.Sprintf(format, args...)))
+	}
+}
