@@ -177,6 +177,7 @@ func (c *Conversion) planOutput(g *group, o *Options) error {
 	for i := range plan.Entries {
 		infos[i] = plan.Entries[i].Info
 	}
+	c.longNames(out)
 	var err error
 	if o.Format == FormatGGUF {
 		plan.Layout, err = gguf.NewLayout(c.metadata(g, out, o), infos, c.layoutOptions(o)...)
@@ -189,6 +190,20 @@ func (c *Conversion) planOutput(g *group, o *Options) error {
 	out.plan, out.Size = plan, plan.Layout.Size
 	c.Outputs = append(c.Outputs, out)
 	return nil
+}
+
+// longNames warns of names that the usual readers of GGUF refuse.
+func (c *Conversion) longNames(out *Output) {
+	var long []string
+	for _, t := range out.Tensors {
+		if out.Format == FormatGGUF && len(t.Name) > gguf.NameLimitGGML {
+			long = append(long, t.Name)
+		}
+	}
+	if len(long) > 0 {
+		c.warn("%d tensor names are longer than %d bytes: stable-diffusion.cpp takes them up to %d, ComfyUI-GGUF's tools up to %d, ggml as it comes does not: %s",
+			len(long), gguf.NameLimitGGML, gguf.NameLimitSD, gguf.NameLimitComfy, List(long))
+	}
 }
 
 func (c *Conversion) layoutOptions(o *Options) []gguf.LayoutOption {
