@@ -110,7 +110,9 @@ func TestFault025ScaleShapes(t *testing.T) {
 
 func TestFault028Companions(t *testing.T) {
 	weight := repeat("a.weight", tensor.F8E4M3, 0x38, 2, 32)
-	one := func(name string) raw { return raw{tensor.Info{Name: name, DType: tensor.F32, Shape: []int64{1}}, f32s(1)} }
+	one := func(name string) raw {
+		return raw{tensor.Info{Name: name, DType: tensor.F32, Shape: []int64{1}}, f32s(1)}
+	}
 	dir := t.TempDir()
 	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, weight, one("a.weight_scale"), one("a.input_scale"), one("foo_scale"))
 	out := filepath.Join(dir, "out.gguf")
