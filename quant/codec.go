@@ -82,8 +82,8 @@ type Codec struct {
 	sub int
 	// overflows counts finite numbers that became infinite, for plain types.
 	overflows func(dst []byte, src []float32) int64
-	// grid says that levels are looked up in a grid.
-	grid bool
+	// bounded keeps kernels from numbers of farBits and more.
+	bounded bool
 	// lost tells the blocks of which ggml's bytes decode wrongly.
 	lost func(x []float32) bool
 }
@@ -116,7 +116,7 @@ const (
 	usesWeights flags = 1 << iota
 	needsWeights
 	rowScoped
-	usesGrid
+	bounded
 )
 
 func buildTable() []*Codec {
@@ -151,7 +151,7 @@ func buildTable() []*Codec {
 		tensor.TQ1_0:   {q: quantizeTQ1_0, d: dequantizeTQ1_0, scales: []int{52}},
 		tensor.TQ2_0:   {q: quantizeTQ2_0, d: dequantizeTQ2_0, scales: []int{64}},
 		tensor.MXFP4:   {q: quantizeMXFP4, d: dequantizeMXFP4},
-		tensor.NVFP4:   {q: quantizeNVFP4, d: dequantizeNVFP4, over: overflowsNVFP4},
+		tensor.NVFP4:   {q: quantizeNVFP4, d: dequantizeNVFP4, flags: bounded, over: overflowsNVFP4},
 		tensor.Q2_K:    {q: quantizeQ2_K, d: dequantizeQ2_K, flags: usesWeights, scales: []int{80, 82}, sub: 16},
 		tensor.Q3_K:    {q: quantizeQ3_K, d: dequantizeQ3_K, flags: usesWeights, scales: []int{108}, sub: 16},
 		tensor.Q4_K:    {q: quantizeQ4_K, d: dequantizeQ4_K, flags: usesWeights, scales: []int{0, 2}, sub: 32},
@@ -159,20 +159,20 @@ func buildTable() []*Codec {
 		tensor.Q6_K:    {q: quantizeQ6_K, d: dequantizeQ6_K, flags: usesWeights, scales: []int{208}, sub: 16},
 		tensor.IQ4_NL:  {q: quantizeIQ4_NL, d: dequantizeIQ4_NL, flags: usesWeights, scales: []int{0}, sub: 32},
 		tensor.IQ4_XS:  {q: quantizeIQ4_XS, d: dequantizeIQ4_XS, flags: usesWeights, scales: []int{0}, sub: 32},
-		tensor.IQ2_XXS: {q: quantizeIQ2_XXS, d: dequantizeIQ2_XXS, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 32},
-		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 16},
-		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: usesGrid | usesWeights, scales: []int{0}, sub: 16},
-		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: usesGrid | usesWeights, scales: []int{0}, sub: 32},
-		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: usesGrid | usesWeights, scales: []int{0}, sub: 32, lost: hasZeroSub},
-		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: usesGrid | usesWeights | needsWeights, scales: []int{0}, sub: 32},
-		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: usesGrid | usesWeights, scales: []int{spreadScale}, sub: 16},
+		tensor.IQ2_XXS: {q: quantizeIQ2_XXS, d: dequantizeIQ2_XXS, flags: bounded | usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ2_XS:  {q: quantizeIQ2_XS, d: dequantizeIQ2_XS, flags: bounded | usesWeights | needsWeights, scales: []int{0}, sub: 16},
+		tensor.IQ2_S:   {q: quantizeIQ2_S, d: dequantizeIQ2_S, flags: bounded | usesWeights, scales: []int{0}, sub: 16},
+		tensor.IQ3_XXS: {q: quantizeIQ3_XXS, d: dequantizeIQ3_XXS, flags: bounded | usesWeights, scales: []int{0}, sub: 32},
+		tensor.IQ3_S:   {q: quantizeIQ3_S, d: dequantizeIQ3_S, flags: bounded | usesWeights, scales: []int{0}, sub: 32, lost: hasZeroSub},
+		tensor.IQ1_S:   {q: quantizeIQ1_S, d: dequantizeIQ1_S, flags: bounded | usesWeights | needsWeights, scales: []int{0}, sub: 32},
+		tensor.IQ1_M:   {q: quantizeIQ1_M, d: dequantizeIQ1_M, flags: bounded | usesWeights, scales: []int{spreadScale}, sub: 16},
 	}
 	table := make([]*Codec, len(tensor.All())+1)
 	for d, t := range rows {
 		table[d] = &Codec{
 			DType: d, CanQuantize: t.q != nil, CanDequantize: t.d != nil,
 			NeedsWeights: t.flags&needsWeights != 0, UsesWeights: t.flags&usesWeights != 0, RowScoped: t.flags&rowScoped != 0,
-			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over, lost: t.lost, grid: t.flags&usesGrid != 0,
+			block: d.Block(), bytes: d.BlockBytes(), quantize: t.q, dequantize: t.d, scales: t.scales, sub: t.sub, overflows: t.over, lost: t.lost, bounded: t.flags&bounded != 0,
 		}
 	}
 	return table
@@ -233,23 +233,25 @@ func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float
 	return stats, nil
 }
 
-// kernel returns what is hooked for the call, or nil. The grid searches' kernels
-// do not watch for what makes ggml abort, so they get no numbers that could.
+// kernel returns what is hooked for the call, or nil. Kernels of types marked
+// bounded get no huge numbers: they do not watch for what makes ggml abort, nor for
+// distances that only rounding makes equal.
 func (c *Codec) kernel(src, weights []float32) quantizeKernel {
 	fast := fastest(c.DType)
 	take := fast.plain
 	if weights != nil {
 		take = fast.weighted
 	}
-	if take != nil && c.grid && countFrom(src, farBits)+countFrom(weights, farBits) > 0 {
+	if take != nil && c.bounded && countFrom(src, farBits)+countFrom(weights, farBits) > 0 {
 		return nil
 	}
 	return take
 }
 
-// farBits are the bits of 1e10. With numbers and weights below it no squared and
-// weighted distance of a group overflows.
-const farBits = 0x501502f9
+// farBits are the bits of 2^32. With numbers and weights below it no squared and
+// weighted distance of a group overflows, and nvfp4's levels, at most 2688 and 896
+// apart at the end, keep their distances from a number apart.
+const farBits = 0x4f800000
 
 // meanSquare is what row-scoped types need of a row.
 func (c *Codec) meanSquare(row, weights []float32) float32 {

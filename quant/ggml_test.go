@@ -93,6 +93,7 @@ var inputs = map[string]func(rng *rand.Rand, x []float32){
 			x[i] = math.Float32frombits(rng.Uint32()&0x83ffffff | 0x3c000000)
 		}
 	},
+	"huge": func(rng *rand.Rand, x []float32) { each(x, func(int) float64 { return 1e12 * rng.NormFloat64() }) },
 	"mixed scales": func(rng *rand.Rand, x []float32) {
 		each(x, func(i int) float64 { return rng.NormFloat64() * math.Pow(10, float64(i/32%9-4)) })
 	},
