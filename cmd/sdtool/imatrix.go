@@ -25,7 +25,7 @@ Two file forms are read, told apart by content: the legacy .dat that stable-diff
 and the GGUF form that llama-imatrix writes now.`,
 	}
 	cmd.AddCommand(newImatrixMergeCommand(a), newImatrixConvertCommand(a), newImatrixShowCommand(a),
-		newImatrixCompareCommand(a), newImatrixPlotCommand(a))
+		newImatrixCompareCommand(a), newImatrixPlotCommand(a), newImatrixCollectCommand(a))
 	return cmd
 }
 
