@@ -41,7 +41,7 @@ func (e *WeightError) Error() string {
 
 // Stats counts what a conversion could not do in the usual way.
 type Stats struct {
-	Fallback int64 // blocks quantized without weights, because theirs were zero
+	Fallback int64 // blocks quantized with equal weights, because theirs were zero
 	Overflow int64 // numbers, or scales of blocks, that became infinite in f16
 }
 
@@ -219,14 +219,16 @@ func (c *Codec) run(dst []byte, src []float32, rows, cols int64, weights []float
 	aborts := new(bool)
 	for r := range rows {
 		row, out := src[r*cols:(r+1)*cols], dst[r*size:(r+1)*size]
+		h := how{exact: exact, aborts: aborts}
 		if take == nil {
-			c.quantize(out, row, weights, how{exact, c.meanSquare(row, weights), aborts})
+			h.sigma2 = c.meanSquare(row, weights)
+			c.quantize(out, row, weights, h)
 			if *aborts && exact {
 				return stats, fmt.Errorf("row %d to %s: %w", r, c.DType, ErrAborts)
 			}
 		}
 		if !exact {
-			stats.Fallback += c.mend(out, row, weights, weak, take != nil)
+			stats.Fallback += c.mend(out, row, weights, weak, h, take != nil)
 		}
 		stats.Overflow += c.overflow(out, row)
 	}
@@ -282,9 +284,10 @@ func (c *Codec) QuantizePart(dst []byte, src, weights []float32, cols int64, row
 		return stats, &NonFiniteError{Col: int64(at), Value: src[at]}
 	}
 	dst = dst[:n/c.block*c.bytes]
-	c.quantize(dst, src, weights, how{exact, rowSum / float32(cols), new(bool)})
+	h := how{exact: exact, sigma2: rowSum / float32(cols), aborts: new(bool)}
+	c.quantize(dst, src, weights, h)
 	if !exact {
-		stats.Fallback = c.mend(dst, src, weights, c.weakBlocks(weights, false), false)
+		stats.Fallback = c.mend(dst, src, weights, c.weakBlocks(weights, false), h, false)
 	}
 	stats.Overflow = c.overflow(dst, src)
 	return stats, nil

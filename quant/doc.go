@@ -5,8 +5,8 @@
 // Lookup returns the Codec of a type. Codec.QuantizeExact writes the bytes that
 // ggml_quantize_chunk of ggml (built without fused multiply-add) writes for the
 // same rows and weights. Codec.Quantize writes the same bytes except where those
-// would decode wrongly: it refuses NaN and infinite input, quantizes blocks whose
-// weights are zero without weights, and keeps the place that ggml's iq3_s loses
+// would decode wrongly: it refuses NaN and infinite input, gives blocks that have
+// a sub-block without weight equal weights, and keeps the place that ggml's iq3_s loses
 // after an all-zero sub-block. docs/quantization.md lists the differences.
 //
 // # Weights

@@ -28,7 +28,7 @@ func (c *Codec) weakBlocks(weights []float32, exact bool) []int {
 	return weak
 }
 
-// ones serve types that need weights for a block whose own are useless.
+// ones serve blocks whose own weights are useless.
 var ones = func() (w [256]float32) {
 	for i := range w {
 		w[i] = 1
@@ -36,25 +36,26 @@ var ones = func() (w [256]float32) {
 	return w
 }()
 
-// mend quantizes the listed blocks again without weights, and so any other
+// mend quantizes the listed blocks again with equal weights, and so any other
 // block whose scale came out as no number; it returns how many there were. After
-// a kernel it also redoes the blocks of which ggml's bytes decode wrongly.
-func (c *Codec) mend(dst []byte, src, weights []float32, weak []int, kernel bool) int64 {
+// a kernel it also redoes the blocks of which ggml's bytes decode wrongly. h is
+// what the row was quantized with.
+func (c *Codec) mend(dst []byte, src, weights []float32, weak []int, h how, kernel bool) int64 {
+	h.exact = false
 	if kernel && c.lost != nil {
 		for b := range len(src) / int(c.block) {
 			if x := c.in(src, b); c.lost(x) {
-				c.quantize(c.out(dst, b), x, c.in(weights, b), how{aborts: new(bool)})
+				c.quantize(c.out(dst, b), x, c.in(weights, b), h)
 			}
 		}
 	}
-	n := int64(0)
 	for _, b := range weak {
-		c.unweighted(dst, src, b)
-		n++
+		c.equal(dst, src, b, h)
 	}
+	n := int64(len(weak))
 	if c.UsesWeights && c.scales != nil {
 		for b := range len(src) / int(c.block) {
-			if c.bad(c.out(dst, b), true) && !c.bad(c.unweighted(dst, src, b), true) {
+			if c.bad(c.out(dst, b), true) && c.equal(dst, src, b, h) {
 				n++
 			}
 		}
@@ -72,15 +73,18 @@ func (c *Codec) in(x []float32, b int) []float32 {
 
 func (c *Codec) out(dst []byte, b int) []byte { return dst[b*int(c.bytes) : (b+1)*int(c.bytes)] }
 
-// unweighted quantizes one block of a row without weights.
-func (c *Codec) unweighted(dst []byte, src []float32, b int) []byte {
+// equal quantizes one block of a row with equal weights, or if that does not give
+// numbers with none. It reports whether the block holds numbers.
+func (c *Codec) equal(dst []byte, src []float32, b int, h how) bool {
 	out, in := c.out(dst, b), c.in(src, b)
-	if c.NeedsWeights {
-		c.quantize(out, in, ones[:c.block], how{aborts: new(bool)})
-	} else {
-		c.quantize(out, in, nil, how{aborts: new(bool)})
+	if c.RowScoped && h.sigma2 == 0 {
+		h.sigma2 = sumSquares(src) / float32(len(src))
 	}
-	return out
+	c.quantize(out, in, ones[:c.block], h)
+	if c.bad(out, true) && !c.NeedsWeights {
+		c.quantize(out, in, nil, h)
+	}
+	return !c.bad(out, true)
 }
 
 // hasZeroSub reports whether a super-block has a sub-block of 32 zeros.

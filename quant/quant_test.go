@@ -168,6 +168,48 @@ func TestFault055ZeroWeightsNeverGiveNaN(t *testing.T) {
 	}
 }
 
+// Equal weights are the same as ones, for all blocks or for some.
+func TestFallbackEqualsOnes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 3))
+	for _, d := range quantized() {
+		c := quant.Lookup(d)
+		if !c.UsesWeights {
+			continue
+		}
+		src := make([]float32, 512)
+		inputs["laplace"](rng, src)
+		want, _ := encode(t, d, src, modes["ones"](rng, 512))
+		got, stats := encode(t, d, src, make([]float32, 512))
+		require.Equal(t, want, got, d)
+		require.Equal(t, 512/d.Block(), stats.Fallback, d)
+	}
+}
+
+// What a column range without importance costs: ggml stores scales of zero for it
+// or searches blindly, the default policy does not.
+func TestFault055ErrorBeforeAndAfter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	src, w := make([]float32, 4096), make([]float32, 4096)
+	each(src, func(int) float64 { return rng.NormFloat64() })
+	each(w, func(i int) float64 { return float64(min(1, i%256/32)) })
+	for d, want := range map[tensor.DType][2]float64{ // error over the first 32 columns
+		tensor.Q4_0: {1, 0.10}, tensor.Q3_K: {1, 0.16}, tensor.Q6_K: {1, 0.02}, tensor.IQ4_NL: {1, 0.08},
+		tensor.IQ4_XS: {1, 0.08}, tensor.IQ2_XXS: {0.95, 0.36}, tensor.IQ1_S: {0.95, 0.55}, tensor.IQ3_XXS: {0.85, 0.2},
+	} {
+		c := quant.Lookup(d)
+		exact := make([]byte, 4096/d.Block()*d.BlockBytes())
+		_, err := c.QuantizeExact(exact, src, 1, 4096, w)
+		require.NoError(t, err)
+		safe, _ := encode(t, d, src, w)
+		judge := func(raw []byte) float64 {
+			y := decode(t, d, raw)
+			return relativeError(src[:32], y[:32], nil)
+		}
+		require.GreaterOrEqual(t, judge(exact), want[0]*0.99, d)
+		require.LessOrEqual(t, judge(safe), want[1], d)
+	}
+}
+
 // ggml's iq3_s loses its place after an all-zero sub-block: the default policy does not.
 func TestIQ3SKeepsItsPlaceAfterZeros(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
