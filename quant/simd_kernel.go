@@ -3,6 +3,8 @@
 package quant
 
 import (
+	"sync"
+
 	simd "github.com/sdtool/sdtool/quant/internal/kernel"
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -31,6 +33,39 @@ var setQuantizers = []struct {
 	{tensor.Q5_K, (*simd.Set).Q5K, (*simd.Set).Q5K},
 }
 
+// setGridQuantizer is the same for types with a grid.
+type setGridQuantizer = func(s *simd.Set, g *simd.Grid, dst []byte, src []float32, rows, cols int, weights []float32)
+
+// The grids as the kernels want them, made on first use.
+var (
+	simdIQ2XXS = simdGrid(gridIQ2XXS)
+	simdIQ2XS  = simdGrid(gridIQ2XS)
+	simdIQ2S   = simdGrid(gridIQ2S)
+	simdIQ3XXS = simdGrid(gridIQ3XXS)
+	simdIQ3S   = simdGrid(gridIQ3S)
+)
+
+func simdGrid(from func() *grid) func() *simd.Grid {
+	return sync.OnceValue(func() *simd.Grid {
+		g := from()
+		return simd.NewGrid(g.points, g.dim, g.bits, g.at, g.near)
+	})
+}
+
+// setGridQuantizers are the conversions with a grid; plain if they work without weights too.
+var setGridQuantizers = []struct {
+	d     tensor.DType
+	grid  func() *simd.Grid
+	f     setGridQuantizer
+	plain bool
+}{
+	{tensor.IQ2_XXS, simdIQ2XXS, (*simd.Set).IQ2XXS, false},
+	{tensor.IQ2_XS, simdIQ2XS, (*simd.Set).IQ2XS, false},
+	{tensor.IQ2_S, simdIQ2S, (*simd.Set).IQ2S, true},
+	{tensor.IQ3_XXS, simdIQ3XXS, (*simd.Set).IQ3XXS, true},
+	{tensor.IQ3_S, simdIQ3S, (*simd.Set).IQ3S, true},
+}
+
 func init() {
 	hookSet(AVX2, simd.Available(8))
 	hookSet(AVX512, simd.Available(16))
@@ -45,9 +80,21 @@ func hookSet(c CPU, s *simd.Set) {
 		if f == nil {
 			return nil
 		}
-		return func(dst []byte, src []float32, rows, cols int, weights []float32) { f(s, dst, src, rows, cols, weights) }
+		return func(dst []byte, src []float32, rows, cols int, weights []float32) {
+			f(s, dst, src, rows, cols, weights)
+		}
 	}
 	for _, q := range setQuantizers {
 		hook(c, q.d, kernel{plain: bind(q.plain), weighted: bind(q.weighted)})
+	}
+	for _, q := range setGridQuantizers {
+		f := func(dst []byte, src []float32, rows, cols int, weights []float32) {
+			q.f(s, q.grid(), dst, src, rows, cols, weights)
+		}
+		k := kernel{weighted: f}
+		if q.plain {
+			k.plain = f
+		}
+		hook(c, q.d, k)
 	}
 }

@@ -333,3 +333,5 @@ func (r *rounder) float(x Op) reg.VecVirtual {
 
 // bitsOf is magic + bound as bits.
 func bitsOf(bound int) uint32 { return math.Float32bits(magic + float32(bound)) }
+
+func floatBits(f float32) uint32 { return math.Float32bits(f) }

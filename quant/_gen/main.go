@@ -24,6 +24,9 @@ func main() {
 		g.affine()
 		g.fp4()
 		g.iq4()
+		g.trials(2, 8, 2)
+		g.trials(3, 4, 7)
+		g.gridSums()
 	}
 	Generate()
 }

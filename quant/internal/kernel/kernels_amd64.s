@@ -2156,6 +2156,645 @@ level:
 	VZEROUPPER
 	RET
 
+// func grid2AVX2(args *uint64)
+// Requires: AVX, AVX2, BMI, BMI2, CMOV
+TEXT ·grid2AVX2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 72(AX), DI
+
+trial:
+	VBROADCASTSS c4b400000<>+0(SB), Y0
+	VBROADCASTSS c3f800000<>+0(SB), Y1
+	VBROADCASTSS c3f000000<>+0(SB), Y2
+	VBROADCASTSS (DX), Y3
+	MOVQ         (AX), R8
+	MOVQ         40(AX), R10
+	MOVQ         SI, R9
+
+round:
+	VMOVUPS      (R8), Y4
+	VMULPS       Y4, Y3, Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y4, Y2, Y4
+	VADDPS       Y0, Y4, Y4
+	VPAND        v007fffff<>+0(SB), Y4, Y4
+	VPOR         v4b000000<>+0(SB), Y4, Y4
+	VPMAXSD      v4b400000<>+0(SB), Y4, Y4
+	VPMINSD      v4b400002<>+0(SB), Y4, Y4
+	VPSUBD       v4b400000<>+0(SB), Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSDW    X5, X4, X5
+	VPACKUSWB    X5, X5, X5
+	VMOVQ        X5, (R9)
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000008, R9
+	SUBQ         $0x00000008, R10
+	JG           round
+	XORQ         R8, R8
+	XORQ         R9, R9
+	MOVQ         $0x0303030303030303, R10
+
+group:
+	MOVQ         (SI)(R8*8), R11
+	PEXTQ        R10, R11, R11
+	MOVQ         48(AX), R12
+	MOVL         (R12)(R11*4), R11
+	TESTQ        R11, R11
+	JZ           on
+	MOVQ         R11, R12
+	ANDQ         $0x000000ff, R12
+	SHRQ         $0x08, R11
+	SHLQ         $0x05, R11
+	MOVQ         56(AX), R13
+	ADDQ         R13, R11
+	MOVQ         (AX), R13
+	MOVQ         8(AX), R14
+	MOVQ         R8, R15
+	SHLQ         $0x05, R15
+	ADDQ         R15, R13
+	ADDQ         R15, R14
+	VBROADCASTSS (BX), Y0
+	VMULPS       oddgrid2AVX2<>+0(SB), Y0, Y0
+	MOVQ         80(AX), R15
+	VBROADCASTSS (R13), Y1
+	VSUBPS       Y1, Y0, Y1
+	VBROADCASTSS (R14), Y2
+	VMULPS       Y2, Y1, Y2
+	VMULPS       Y1, Y2, Y1
+	VBROADCASTSS 4(R13), Y2
+	VSUBPS       Y2, Y0, Y2
+	VBROADCASTSS 4(R14), Y3
+	VMULPS       Y3, Y2, Y3
+	VMULPS       Y2, Y3, Y2
+	VBROADCASTSS 8(R13), Y3
+	VSUBPS       Y3, Y0, Y3
+	VBROADCASTSS 8(R14), Y4
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y3
+	VBROADCASTSS 12(R13), Y4
+	VSUBPS       Y4, Y0, Y4
+	VBROADCASTSS 12(R14), Y5
+	VMULPS       Y5, Y4, Y5
+	VMULPS       Y4, Y5, Y4
+	VBROADCASTSS 16(R13), Y5
+	VSUBPS       Y5, Y0, Y5
+	VBROADCASTSS 16(R14), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y5, Y6, Y5
+	VBROADCASTSS 20(R13), Y6
+	VSUBPS       Y6, Y0, Y6
+	VBROADCASTSS 20(R14), Y7
+	VMULPS       Y7, Y6, Y7
+	VMULPS       Y6, Y7, Y6
+	VBROADCASTSS 24(R13), Y7
+	VSUBPS       Y7, Y0, Y7
+	VBROADCASTSS 24(R14), Y8
+	VMULPS       Y8, Y7, Y8
+	VMULPS       Y7, Y8, Y7
+	VBROADCASTSS 28(R13), Y8
+	VSUBPS       Y8, Y0, Y0
+	VBROADCASTSS 28(R14), Y8
+	VMULPS       Y8, Y0, Y8
+	VMULPS       Y0, Y8, Y0
+	VBROADCASTSS c7f7fffff<>+0(SB), Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVUPS      lanegrid2AVX2<>+0(SB), Y10
+	MOVQ         R11, R13
+	ADDQ         R12, R12
+
+grid2_chunk:
+	VPMOVZXWD    (R13), Y11
+	VPERMPS      Y1, Y11, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y2, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y3, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y4, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y5, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y6, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y7, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y0, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VCMPPS       $0x11, Y8, Y12, Y11
+	VBLENDVPS    Y11, Y12, Y8, Y8
+	VBLENDVPS    Y11, Y10, Y9, Y9
+	VPADDD       v00000008<>+0(SB), Y10, Y10
+	ADDQ         $0x00000010, R13
+	DECQ         R12
+	JNZ          grid2_chunk
+	VMOVUPS      Y9, (R15)
+	VEXTRACTF128 $0x01, Y8, X1
+	VMINPS       X1, X8, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMINPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMINPS       X1, X0, X0
+	VBROADCASTSS X0, Y0
+	VCMPPS       $0x00, Y0, Y8, Y0
+	VMOVMSKPS    Y0, R12
+	MOVQ         $0x00000000ffffffff, R14
+
+grid2_tie:
+	TZCNTL  R12, R13
+	MOVL    (R15)(R13*4), R13
+	CMPL    R13, R14
+	CMOVLCS R13, R14
+	BLSRL   R12, R12
+	JNZ     grid2_tie
+	MOVWLZX (R11)(R14*2), R11
+	PDEPQ   R10, R11, R11
+	MOVQ    R11, (SI)(R8*8)
+	JMP     next
+
+on:
+	BTSQ R8, R9
+
+next:
+	INCQ R8
+	MOVQ 40(AX), R11
+	SHRQ $0x03, R11
+	CMPQ R8, R11
+	JCS  group
+	MOVB R9, (DI)
+	INCQ DI
+	ADDQ $0x00000004, DX
+	ADDQ $0x00000004, BX
+	ADDQ $0x00000020, SI
+	DECQ CX
+	JNZ  trial
+	VZEROUPPER
+	RET
+
+DATA oddgrid2AVX2<>+0(SB)/4, $0x3f800000
+DATA oddgrid2AVX2<>+4(SB)/4, $0x40400000
+DATA oddgrid2AVX2<>+8(SB)/4, $0x40a00000
+DATA oddgrid2AVX2<>+12(SB)/4, $0x40e00000
+DATA oddgrid2AVX2<>+16(SB)/4, $0x3f800000
+DATA oddgrid2AVX2<>+20(SB)/4, $0x40400000
+DATA oddgrid2AVX2<>+24(SB)/4, $0x40a00000
+DATA oddgrid2AVX2<>+28(SB)/4, $0x40e00000
+GLOBL oddgrid2AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA v4b400002<>+0(SB)/4, $0x4b400002
+DATA v4b400002<>+4(SB)/4, $0x4b400002
+DATA v4b400002<>+8(SB)/4, $0x4b400002
+DATA v4b400002<>+12(SB)/4, $0x4b400002
+DATA v4b400002<>+16(SB)/4, $0x4b400002
+DATA v4b400002<>+20(SB)/4, $0x4b400002
+DATA v4b400002<>+24(SB)/4, $0x4b400002
+DATA v4b400002<>+28(SB)/4, $0x4b400002
+GLOBL v4b400002<>(SB), RODATA|NOPTR, $32
+
+DATA lanegrid2AVX2<>+0(SB)/4, $0x00000000
+DATA lanegrid2AVX2<>+4(SB)/4, $0x00000001
+DATA lanegrid2AVX2<>+8(SB)/4, $0x00000002
+DATA lanegrid2AVX2<>+12(SB)/4, $0x00000003
+DATA lanegrid2AVX2<>+16(SB)/4, $0x00000004
+DATA lanegrid2AVX2<>+20(SB)/4, $0x00000005
+DATA lanegrid2AVX2<>+24(SB)/4, $0x00000006
+DATA lanegrid2AVX2<>+28(SB)/4, $0x00000007
+GLOBL lanegrid2AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA v00000008<>+0(SB)/4, $0x00000008
+DATA v00000008<>+4(SB)/4, $0x00000008
+DATA v00000008<>+8(SB)/4, $0x00000008
+DATA v00000008<>+12(SB)/4, $0x00000008
+DATA v00000008<>+16(SB)/4, $0x00000008
+DATA v00000008<>+20(SB)/4, $0x00000008
+DATA v00000008<>+24(SB)/4, $0x00000008
+DATA v00000008<>+28(SB)/4, $0x00000008
+GLOBL v00000008<>(SB), RODATA|NOPTR, $32
+
+// func grid3AVX2(args *uint64)
+// Requires: AVX, AVX2, BMI, BMI2, CMOV
+TEXT ·grid3AVX2(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 72(AX), DI
+
+trial:
+	VBROADCASTSS c4b400000<>+0(SB), Y0
+	VBROADCASTSS c3f800000<>+0(SB), Y1
+	VBROADCASTSS c3f000000<>+0(SB), Y2
+	VBROADCASTSS (DX), Y3
+	MOVQ         (AX), R8
+	MOVQ         40(AX), R10
+	MOVQ         SI, R9
+
+round:
+	VMOVUPS      (R8), Y4
+	VMULPS       Y4, Y3, Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y4, Y2, Y4
+	VADDPS       Y0, Y4, Y4
+	VPAND        v007fffff<>+0(SB), Y4, Y4
+	VPOR         v4b000000<>+0(SB), Y4, Y4
+	VPMAXSD      v4b400000<>+0(SB), Y4, Y4
+	VPMINSD      v4b400007<>+0(SB), Y4, Y4
+	VPSUBD       v4b400000<>+0(SB), Y4, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPACKUSDW    X5, X4, X5
+	VPACKUSWB    X5, X5, X5
+	VMOVQ        X5, (R9)
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000008, R9
+	SUBQ         $0x00000008, R10
+	JG           round
+	XORQ         R8, R8
+	XORQ         R9, R9
+	MOVQ         $0x0000000007070707, R10
+
+group:
+	MOVL         (SI)(R8*4), R11
+	PEXTQ        R10, R11, R11
+	MOVQ         48(AX), R12
+	MOVL         (R12)(R11*4), R11
+	TESTQ        R11, R11
+	JZ           on
+	MOVQ         R11, R12
+	ANDQ         $0x000000ff, R12
+	SHRQ         $0x08, R11
+	SHLQ         $0x05, R11
+	MOVQ         56(AX), R13
+	ADDQ         R13, R11
+	MOVQ         (AX), R13
+	MOVQ         8(AX), R14
+	MOVQ         R8, R15
+	SHLQ         $0x04, R15
+	ADDQ         R15, R13
+	ADDQ         R15, R14
+	VBROADCASTSS (BX), Y0
+	VMULPS       oddgrid3AVX2<>+0(SB), Y0, Y0
+	MOVQ         80(AX), R15
+	VBROADCASTSS (R13), Y1
+	VSUBPS       Y1, Y0, Y1
+	VBROADCASTSS (R14), Y2
+	VMULPS       Y2, Y1, Y2
+	VMULPS       Y1, Y2, Y1
+	VBROADCASTSS 4(R13), Y2
+	VSUBPS       Y2, Y0, Y2
+	VBROADCASTSS 4(R14), Y3
+	VMULPS       Y3, Y2, Y3
+	VMULPS       Y2, Y3, Y2
+	VBROADCASTSS 8(R13), Y3
+	VSUBPS       Y3, Y0, Y3
+	VBROADCASTSS 8(R14), Y4
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y3
+	VBROADCASTSS 12(R13), Y4
+	VSUBPS       Y4, Y0, Y0
+	VBROADCASTSS 12(R14), Y4
+	VMULPS       Y4, Y0, Y4
+	VMULPS       Y0, Y4, Y0
+	VBROADCASTSS c7f7fffff<>+0(SB), Y4
+	VPXOR        Y5, Y5, Y5
+	VMOVUPS      lanegrid3AVX2<>+0(SB), Y6
+	MOVQ         R11, R13
+	ADDQ         R12, R12
+
+grid3_chunk:
+	VPMOVZXWD    (R13), Y7
+	VPERMPS      Y1, Y7, Y8
+	VPSRLD       $0x03, Y7, Y7
+	VPERMPS      Y2, Y7, Y9
+	VADDPS       Y9, Y8, Y8
+	VPSRLD       $0x03, Y7, Y7
+	VPERMPS      Y3, Y7, Y9
+	VADDPS       Y9, Y8, Y8
+	VPSRLD       $0x03, Y7, Y7
+	VPERMPS      Y0, Y7, Y9
+	VADDPS       Y9, Y8, Y8
+	VCMPPS       $0x11, Y4, Y8, Y7
+	VBLENDVPS    Y7, Y8, Y4, Y4
+	VBLENDVPS    Y7, Y6, Y5, Y5
+	VPADDD       v00000008<>+0(SB), Y6, Y6
+	ADDQ         $0x00000010, R13
+	DECQ         R12
+	JNZ          grid3_chunk
+	VMOVUPS      Y5, (R15)
+	VEXTRACTF128 $0x01, Y4, X1
+	VMINPS       X1, X4, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMINPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMINPS       X1, X0, X0
+	VBROADCASTSS X0, Y0
+	VCMPPS       $0x00, Y0, Y4, Y0
+	VMOVMSKPS    Y0, R12
+	MOVQ         $0x00000000ffffffff, R14
+
+grid3_tie:
+	TZCNTL  R12, R13
+	MOVL    (R15)(R13*4), R13
+	CMPL    R13, R14
+	CMOVLCS R13, R14
+	BLSRL   R12, R12
+	JNZ     grid3_tie
+	MOVWLZX (R11)(R14*2), R11
+	PDEPQ   R10, R11, R11
+	MOVL    R11, (SI)(R8*4)
+	JMP     next
+
+on:
+	BTSQ R8, R9
+
+next:
+	INCQ R8
+	MOVQ 40(AX), R11
+	SHRQ $0x02, R11
+	CMPQ R8, R11
+	JCS  group
+	MOVB R9, (DI)
+	INCQ DI
+	ADDQ $0x00000004, DX
+	ADDQ $0x00000004, BX
+	ADDQ $0x00000020, SI
+	DECQ CX
+	JNZ  trial
+	VZEROUPPER
+	RET
+
+DATA oddgrid3AVX2<>+0(SB)/4, $0x3f800000
+DATA oddgrid3AVX2<>+4(SB)/4, $0x40400000
+DATA oddgrid3AVX2<>+8(SB)/4, $0x40a00000
+DATA oddgrid3AVX2<>+12(SB)/4, $0x40e00000
+DATA oddgrid3AVX2<>+16(SB)/4, $0x41100000
+DATA oddgrid3AVX2<>+20(SB)/4, $0x41300000
+DATA oddgrid3AVX2<>+24(SB)/4, $0x41500000
+DATA oddgrid3AVX2<>+28(SB)/4, $0x41700000
+GLOBL oddgrid3AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA v4b400007<>+0(SB)/4, $0x4b400007
+DATA v4b400007<>+4(SB)/4, $0x4b400007
+DATA v4b400007<>+8(SB)/4, $0x4b400007
+DATA v4b400007<>+12(SB)/4, $0x4b400007
+DATA v4b400007<>+16(SB)/4, $0x4b400007
+DATA v4b400007<>+20(SB)/4, $0x4b400007
+DATA v4b400007<>+24(SB)/4, $0x4b400007
+DATA v4b400007<>+28(SB)/4, $0x4b400007
+GLOBL v4b400007<>(SB), RODATA|NOPTR, $32
+
+DATA lanegrid3AVX2<>+0(SB)/4, $0x00000000
+DATA lanegrid3AVX2<>+4(SB)/4, $0x00000001
+DATA lanegrid3AVX2<>+8(SB)/4, $0x00000002
+DATA lanegrid3AVX2<>+12(SB)/4, $0x00000003
+DATA lanegrid3AVX2<>+16(SB)/4, $0x00000004
+DATA lanegrid3AVX2<>+20(SB)/4, $0x00000005
+DATA lanegrid3AVX2<>+24(SB)/4, $0x00000006
+DATA lanegrid3AVX2<>+28(SB)/4, $0x00000007
+GLOBL lanegrid3AVX2<>(SB), RODATA|NOPTR, $32
+
+// func gridSumsAVX2(dst *float32, levels *byte, x *float32, w *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·gridSumsAVX2(SB), NOSPLIT, $0-40
+	MOVQ    dst+0(FP), AX
+	MOVQ    levels+8(FP), CX
+	MOVQ    x+16(FP), DX
+	MOVQ    w+24(FP), BX
+	MOVQ    n+32(FP), SI
+	VMOVUPS trialStrideAVX2<>+0(SB), Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+
+four:
+	VPCMPEQD     Y4, Y4, Y4
+	VPGATHERDD   Y4, (CX)(Y0*1), Y3
+	VPAND        v000000ff<>+0(SB), Y3, Y4
+	VPADDD       Y4, Y4, Y4
+	VPADDD       v00000001<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS (BX), Y5
+	VBROADCASTSS (DX), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y2, Y2
+	VPSRLD       $0x08, Y3, Y3
+	VPAND        v000000ff<>+0(SB), Y3, Y4
+	VPADDD       Y4, Y4, Y4
+	VPADDD       v00000001<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 4(BX), Y5
+	VBROADCASTSS 4(DX), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y2, Y2
+	VPSRLD       $0x08, Y3, Y3
+	VPAND        v000000ff<>+0(SB), Y3, Y4
+	VPADDD       Y4, Y4, Y4
+	VPADDD       v00000001<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 8(BX), Y5
+	VBROADCASTSS 8(DX), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y2, Y2
+	VPSRLD       $0x08, Y3, Y3
+	VPAND        v000000ff<>+0(SB), Y3, Y4
+	VPADDD       Y4, Y4, Y4
+	VPADDD       v00000001<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VBROADCASTSS 12(BX), Y5
+	VBROADCASTSS 12(DX), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	VMULPS       Y4, Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VADDPS       Y4, Y2, Y2
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000010, BX
+	SUBQ         $0x00000004, SI
+	JG           four
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      Y2, 32(AX)
+	VZEROUPPER
+	RET
+
+DATA trialStrideAVX2<>+0(SB)/4, $0x00000000
+DATA trialStrideAVX2<>+4(SB)/4, $0x00000020
+DATA trialStrideAVX2<>+8(SB)/4, $0x00000040
+DATA trialStrideAVX2<>+12(SB)/4, $0x00000060
+DATA trialStrideAVX2<>+16(SB)/4, $0x00000080
+DATA trialStrideAVX2<>+20(SB)/4, $0x000000a0
+DATA trialStrideAVX2<>+24(SB)/4, $0x000000c0
+DATA trialStrideAVX2<>+28(SB)/4, $0x000000e0
+GLOBL trialStrideAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA v00000001<>+0(SB)/4, $0x00000001
+DATA v00000001<>+4(SB)/4, $0x00000001
+DATA v00000001<>+8(SB)/4, $0x00000001
+DATA v00000001<>+12(SB)/4, $0x00000001
+DATA v00000001<>+16(SB)/4, $0x00000001
+DATA v00000001<>+20(SB)/4, $0x00000001
+DATA v00000001<>+24(SB)/4, $0x00000001
+DATA v00000001<>+28(SB)/4, $0x00000001
+GLOBL v00000001<>(SB), RODATA|NOPTR, $32
+
+// func rootsAVX2(dst *float32, src *float32, n int)
+// Requires: AVX
+TEXT ·rootsAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+root:
+	VSQRTPS (CX)(BX*1), Y0
+	VMOVUPS Y0, (AX)(BX*1)
+	ADDQ    $0x00000020, BX
+	SUBQ    $0x00000001, DX
+	JG      root
+	VZEROUPPER
+	RET
+
+// func gridNearestAVX2(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
+// Requires: AVX, AVX2, BMI, CMOV
+TEXT ·gridNearestAVX2(SB), NOSPLIT, $0-56
+	MOVQ         list+24(FP), AX
+	MOVQ         chunks+32(FP), CX
+	MOVQ         scratch+40(FP), DX
+	MOVQ         x+0(FP), BX
+	MOVQ         w+8(FP), SI
+	MOVQ         values+16(FP), DI
+	VMOVUPS      (DI), Y0
+	VBROADCASTSS (BX), Y1
+	VSUBPS       Y1, Y0, Y1
+	VBROADCASTSS (SI), Y2
+	VMULPS       Y2, Y1, Y2
+	VMULPS       Y1, Y2, Y1
+	VBROADCASTSS 4(BX), Y2
+	VSUBPS       Y2, Y0, Y2
+	VBROADCASTSS 4(SI), Y3
+	VMULPS       Y3, Y2, Y3
+	VMULPS       Y2, Y3, Y2
+	VBROADCASTSS 8(BX), Y3
+	VSUBPS       Y3, Y0, Y3
+	VBROADCASTSS 8(SI), Y4
+	VMULPS       Y4, Y3, Y4
+	VMULPS       Y3, Y4, Y3
+	VBROADCASTSS 12(BX), Y4
+	VSUBPS       Y4, Y0, Y4
+	VBROADCASTSS 12(SI), Y5
+	VMULPS       Y5, Y4, Y5
+	VMULPS       Y4, Y5, Y4
+	VBROADCASTSS 16(BX), Y5
+	VSUBPS       Y5, Y0, Y5
+	VBROADCASTSS 16(SI), Y6
+	VMULPS       Y6, Y5, Y6
+	VMULPS       Y5, Y6, Y5
+	VBROADCASTSS 20(BX), Y6
+	VSUBPS       Y6, Y0, Y6
+	VBROADCASTSS 20(SI), Y7
+	VMULPS       Y7, Y6, Y7
+	VMULPS       Y6, Y7, Y6
+	VBROADCASTSS 24(BX), Y7
+	VSUBPS       Y7, Y0, Y7
+	VBROADCASTSS 24(SI), Y8
+	VMULPS       Y8, Y7, Y8
+	VMULPS       Y7, Y8, Y7
+	VBROADCASTSS 28(BX), Y8
+	VSUBPS       Y8, Y0, Y0
+	VBROADCASTSS 28(SI), Y8
+	VMULPS       Y8, Y0, Y8
+	VMULPS       Y0, Y8, Y0
+	VBROADCASTSS c7f7fffff<>+0(SB), Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVUPS      laneoneAVX2<>+0(SB), Y10
+	MOVQ         CX, CX
+	ADDQ         CX, CX
+
+one_chunk:
+	VPMOVZXWD    (AX), Y11
+	VPERMPS      Y1, Y11, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y2, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y3, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y4, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y5, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y6, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y7, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VPSRLD       $0x02, Y11, Y11
+	VPERMPS      Y0, Y11, Y13
+	VADDPS       Y13, Y12, Y12
+	VCMPPS       $0x11, Y8, Y12, Y11
+	VBLENDVPS    Y11, Y12, Y8, Y8
+	VBLENDVPS    Y11, Y10, Y9, Y9
+	VPADDD       v00000008<>+0(SB), Y10, Y10
+	ADDQ         $0x00000010, AX
+	DECQ         CX
+	JNZ          one_chunk
+	VMOVUPS      Y9, (DX)
+	VEXTRACTF128 $0x01, Y8, X1
+	VMINPS       X1, X8, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMINPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMINPS       X1, X0, X0
+	VBROADCASTSS X0, Y0
+	VCMPPS       $0x00, Y0, Y8, Y0
+	VMOVMSKPS    Y0, AX
+	MOVQ         $0x00000000ffffffff, BX
+
+one_tie:
+	TZCNTL  AX, CX
+	MOVL    (DX)(CX*4), CX
+	CMPL    CX, BX
+	CMOVLCS CX, BX
+	BLSRL   AX, AX
+	JNZ     one_tie
+	MOVQ    BX, pos+48(FP)
+	VZEROUPPER
+	RET
+
+DATA laneoneAVX2<>+0(SB)/4, $0x00000000
+DATA laneoneAVX2<>+4(SB)/4, $0x00000001
+DATA laneoneAVX2<>+8(SB)/4, $0x00000002
+DATA laneoneAVX2<>+12(SB)/4, $0x00000003
+DATA laneoneAVX2<>+16(SB)/4, $0x00000004
+DATA laneoneAVX2<>+20(SB)/4, $0x00000005
+DATA laneoneAVX2<>+24(SB)/4, $0x00000006
+DATA laneoneAVX2<>+28(SB)/4, $0x00000007
+GLOBL laneoneAVX2<>(SB), RODATA|NOPTR, $32
+
 // func transposeAVX512(dst *float32, src *float32, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transposeAVX512(SB), NOSPLIT, $0-32
@@ -4415,3 +5054,669 @@ level:
 	JG        level
 	VZEROUPPER
 	RET
+
+// func grid2AVX512(args *uint64)
+// Requires: AVX, AVX512F, BMI, BMI2, CMOV
+TEXT ·grid2AVX512(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 72(AX), DI
+
+trial:
+	VBROADCASTSS c4b400000<>+0(SB), Z0
+	VBROADCASTSS c4b400002<>+0(SB), Z1
+	VBROADCASTSS c4b400000<>+0(SB), Z2
+	VBROADCASTSS c007fffff<>+0(SB), Z3
+	VBROADCASTSS c4b000000<>+0(SB), Z4
+	VBROADCASTSS c3f800000<>+0(SB), Z5
+	VBROADCASTSS c3f000000<>+0(SB), Z6
+	VBROADCASTSS (DX), Z7
+	MOVQ         (AX), R8
+	MOVQ         40(AX), R10
+	MOVQ         SI, R9
+
+round:
+	VMOVUPS      (R8), Z8
+	VMULPS       Z8, Z7, Z8
+	VSUBPS       Z5, Z8, Z8
+	VMULPS       Z8, Z6, Z8
+	VADDPS       Z2, Z8, Z8
+	VPTERNLOGD   $0xea, Z4, Z3, Z8
+	VPMAXSD      Z0, Z8, Z8
+	VPMINSD      Z1, Z8, Z8
+	VBROADCASTSS c4b400000<>+0(SB), Z10
+	VPSUBD       Z10, Z8, Z8
+	VPMOVDB      Z8, (R9)
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000010, R9
+	SUBQ         $0x00000010, R10
+	JG           round
+	XORQ         R8, R8
+	XORQ         R9, R9
+	MOVQ         $0x0303030303030303, R10
+
+group:
+	MOVQ         (SI)(R8*8), R11
+	PEXTQ        R10, R11, R11
+	MOVQ         48(AX), R12
+	MOVL         (R12)(R11*4), R11
+	TESTQ        R11, R11
+	JZ           on
+	MOVQ         R11, R12
+	ANDQ         $0x000000ff, R12
+	SHRQ         $0x08, R11
+	SHLQ         $0x05, R11
+	MOVQ         56(AX), R13
+	ADDQ         R13, R11
+	MOVQ         (AX), R13
+	MOVQ         8(AX), R14
+	MOVQ         R8, R15
+	SHLQ         $0x05, R15
+	ADDQ         R15, R13
+	ADDQ         R15, R14
+	VBROADCASTSS (BX), Z0
+	VMULPS       oddgrid2AVX512<>+0(SB), Z0, Z0
+	MOVQ         80(AX), R15
+	VBROADCASTSS (R13), Z1
+	VSUBPS       Z1, Z0, Z1
+	VBROADCASTSS (R14), Z2
+	VMULPS       Z2, Z1, Z2
+	VMULPS       Z1, Z2, Z1
+	VBROADCASTSS 4(R13), Z2
+	VSUBPS       Z2, Z0, Z2
+	VBROADCASTSS 4(R14), Z3
+	VMULPS       Z3, Z2, Z3
+	VMULPS       Z2, Z3, Z2
+	VBROADCASTSS 8(R13), Z3
+	VSUBPS       Z3, Z0, Z3
+	VBROADCASTSS 8(R14), Z4
+	VMULPS       Z4, Z3, Z4
+	VMULPS       Z3, Z4, Z3
+	VBROADCASTSS 12(R13), Z4
+	VSUBPS       Z4, Z0, Z4
+	VBROADCASTSS 12(R14), Z5
+	VMULPS       Z5, Z4, Z5
+	VMULPS       Z4, Z5, Z4
+	VBROADCASTSS 16(R13), Z5
+	VSUBPS       Z5, Z0, Z5
+	VBROADCASTSS 16(R14), Z6
+	VMULPS       Z6, Z5, Z6
+	VMULPS       Z5, Z6, Z5
+	VBROADCASTSS 20(R13), Z6
+	VSUBPS       Z6, Z0, Z6
+	VBROADCASTSS 20(R14), Z7
+	VMULPS       Z7, Z6, Z7
+	VMULPS       Z6, Z7, Z6
+	VBROADCASTSS 24(R13), Z7
+	VSUBPS       Z7, Z0, Z7
+	VBROADCASTSS 24(R14), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z7, Z8, Z7
+	VBROADCASTSS 28(R13), Z8
+	VSUBPS       Z8, Z0, Z0
+	VBROADCASTSS 28(R14), Z8
+	VMULPS       Z8, Z0, Z8
+	VMULPS       Z0, Z8, Z0
+	VBROADCASTSS c7f7fffff<>+0(SB), Z8
+	VPXORD       Z9, Z9, Z9
+	VMOVUPS      lanegrid2AVX512<>+0(SB), Z10
+	VBROADCASTSS c00000010<>+0(SB), Z11
+	MOVQ         R11, R13
+
+grid2_chunk:
+	VPMOVZXWD     (R13), Z12
+	VPERMPS       Z1, Z12, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z2, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z3, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z4, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z5, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z6, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z7, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z0, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VCMPPS        $0x11, Z8, Z13, K1
+	VMOVAPS       Z13, K1, Z8
+	VMOVAPS       Z10, K1, Z9
+	VPADDD        Z11, Z10, Z10
+	ADDQ          $0x00000020, R13
+	DECQ          R12
+	JNZ           grid2_chunk
+	VMOVUPS       Z9, (R15)
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VMINPS        Y0, Y8, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMINPS        X1, X0, X0
+	VBROADCASTSS  X0, Z0
+	VCMPPS        $0x00, Z0, Z8, K1
+	KMOVW         K1, R12
+	MOVQ          $0x00000000ffffffff, R14
+
+grid2_tie:
+	TZCNTL  R12, R13
+	MOVL    (R15)(R13*4), R13
+	CMPL    R13, R14
+	CMOVLCS R13, R14
+	BLSRL   R12, R12
+	JNZ     grid2_tie
+	MOVWLZX (R11)(R14*2), R11
+	PDEPQ   R10, R11, R11
+	MOVQ    R11, (SI)(R8*8)
+	JMP     next
+
+on:
+	BTSQ R8, R9
+
+next:
+	INCQ R8
+	MOVQ 40(AX), R11
+	SHRQ $0x03, R11
+	CMPQ R8, R11
+	JCS  group
+	MOVB R9, (DI)
+	INCQ DI
+	ADDQ $0x00000004, DX
+	ADDQ $0x00000004, BX
+	ADDQ $0x00000020, SI
+	DECQ CX
+	JNZ  trial
+	VZEROUPPER
+	RET
+
+DATA oddgrid2AVX512<>+0(SB)/4, $0x3f800000
+DATA oddgrid2AVX512<>+4(SB)/4, $0x40400000
+DATA oddgrid2AVX512<>+8(SB)/4, $0x40a00000
+DATA oddgrid2AVX512<>+12(SB)/4, $0x40e00000
+DATA oddgrid2AVX512<>+16(SB)/4, $0x3f800000
+DATA oddgrid2AVX512<>+20(SB)/4, $0x40400000
+DATA oddgrid2AVX512<>+24(SB)/4, $0x40a00000
+DATA oddgrid2AVX512<>+28(SB)/4, $0x40e00000
+DATA oddgrid2AVX512<>+32(SB)/4, $0x3f800000
+DATA oddgrid2AVX512<>+36(SB)/4, $0x40400000
+DATA oddgrid2AVX512<>+40(SB)/4, $0x40a00000
+DATA oddgrid2AVX512<>+44(SB)/4, $0x40e00000
+DATA oddgrid2AVX512<>+48(SB)/4, $0x3f800000
+DATA oddgrid2AVX512<>+52(SB)/4, $0x40400000
+DATA oddgrid2AVX512<>+56(SB)/4, $0x40a00000
+DATA oddgrid2AVX512<>+60(SB)/4, $0x40e00000
+GLOBL oddgrid2AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA c4b400002<>+0(SB)/4, $0x4b400002
+GLOBL c4b400002<>(SB), RODATA|NOPTR, $4
+
+DATA lanegrid2AVX512<>+0(SB)/4, $0x00000000
+DATA lanegrid2AVX512<>+4(SB)/4, $0x00000001
+DATA lanegrid2AVX512<>+8(SB)/4, $0x00000002
+DATA lanegrid2AVX512<>+12(SB)/4, $0x00000003
+DATA lanegrid2AVX512<>+16(SB)/4, $0x00000004
+DATA lanegrid2AVX512<>+20(SB)/4, $0x00000005
+DATA lanegrid2AVX512<>+24(SB)/4, $0x00000006
+DATA lanegrid2AVX512<>+28(SB)/4, $0x00000007
+DATA lanegrid2AVX512<>+32(SB)/4, $0x00000008
+DATA lanegrid2AVX512<>+36(SB)/4, $0x00000009
+DATA lanegrid2AVX512<>+40(SB)/4, $0x0000000a
+DATA lanegrid2AVX512<>+44(SB)/4, $0x0000000b
+DATA lanegrid2AVX512<>+48(SB)/4, $0x0000000c
+DATA lanegrid2AVX512<>+52(SB)/4, $0x0000000d
+DATA lanegrid2AVX512<>+56(SB)/4, $0x0000000e
+DATA lanegrid2AVX512<>+60(SB)/4, $0x0000000f
+GLOBL lanegrid2AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA c00000010<>+0(SB)/4, $0x00000010
+GLOBL c00000010<>(SB), RODATA|NOPTR, $4
+
+// func grid3AVX512(args *uint64)
+// Requires: AVX, AVX512F, BMI, BMI2, CMOV
+TEXT ·grid3AVX512(SB), NOSPLIT, $0-8
+	MOVQ args+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ 24(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 72(AX), DI
+
+trial:
+	VBROADCASTSS c4b400000<>+0(SB), Z0
+	VBROADCASTSS c4b400007<>+0(SB), Z1
+	VBROADCASTSS c4b400000<>+0(SB), Z2
+	VBROADCASTSS c007fffff<>+0(SB), Z3
+	VBROADCASTSS c4b000000<>+0(SB), Z4
+	VBROADCASTSS c3f800000<>+0(SB), Z5
+	VBROADCASTSS c3f000000<>+0(SB), Z6
+	VBROADCASTSS (DX), Z7
+	MOVQ         (AX), R8
+	MOVQ         40(AX), R10
+	MOVQ         SI, R9
+
+round:
+	VMOVUPS      (R8), Z8
+	VMULPS       Z8, Z7, Z8
+	VSUBPS       Z5, Z8, Z8
+	VMULPS       Z8, Z6, Z8
+	VADDPS       Z2, Z8, Z8
+	VPTERNLOGD   $0xea, Z4, Z3, Z8
+	VPMAXSD      Z0, Z8, Z8
+	VPMINSD      Z1, Z8, Z8
+	VBROADCASTSS c4b400000<>+0(SB), Z10
+	VPSUBD       Z10, Z8, Z8
+	VPMOVDB      Z8, (R9)
+	ADDQ         $0x00000040, R8
+	ADDQ         $0x00000010, R9
+	SUBQ         $0x00000010, R10
+	JG           round
+	XORQ         R8, R8
+	XORQ         R9, R9
+	MOVQ         $0x0000000007070707, R10
+
+group:
+	MOVL         (SI)(R8*4), R11
+	PEXTQ        R10, R11, R11
+	MOVQ         48(AX), R12
+	MOVL         (R12)(R11*4), R11
+	TESTQ        R11, R11
+	JZ           on
+	MOVQ         R11, R12
+	ANDQ         $0x000000ff, R12
+	SHRQ         $0x08, R11
+	SHLQ         $0x05, R11
+	MOVQ         56(AX), R13
+	ADDQ         R13, R11
+	MOVQ         (AX), R13
+	MOVQ         8(AX), R14
+	MOVQ         R8, R15
+	SHLQ         $0x04, R15
+	ADDQ         R15, R13
+	ADDQ         R15, R14
+	VBROADCASTSS (BX), Z0
+	VMULPS       oddgrid3AVX512<>+0(SB), Z0, Z0
+	MOVQ         80(AX), R15
+	VBROADCASTSS (R13), Z1
+	VSUBPS       Z1, Z0, Z1
+	VBROADCASTSS (R14), Z2
+	VMULPS       Z2, Z1, Z2
+	VMULPS       Z1, Z2, Z1
+	VBROADCASTSS 4(R13), Z2
+	VSUBPS       Z2, Z0, Z2
+	VBROADCASTSS 4(R14), Z3
+	VMULPS       Z3, Z2, Z3
+	VMULPS       Z2, Z3, Z2
+	VBROADCASTSS 8(R13), Z3
+	VSUBPS       Z3, Z0, Z3
+	VBROADCASTSS 8(R14), Z4
+	VMULPS       Z4, Z3, Z4
+	VMULPS       Z3, Z4, Z3
+	VBROADCASTSS 12(R13), Z4
+	VSUBPS       Z4, Z0, Z0
+	VBROADCASTSS 12(R14), Z4
+	VMULPS       Z4, Z0, Z4
+	VMULPS       Z0, Z4, Z0
+	VBROADCASTSS c7f7fffff<>+0(SB), Z4
+	VPXORD       Z9, Z9, Z9
+	VMOVUPS      lanegrid3AVX512<>+0(SB), Z5
+	VBROADCASTSS c00000010<>+0(SB), Z6
+	MOVQ         R11, R13
+
+grid3_chunk:
+	VPMOVZXWD     (R13), Z7
+	VPERMPS       Z1, Z7, Z8
+	VPSRLD        $0x03, Z7, Z7
+	VPERMPS       Z2, Z7, Z10
+	VADDPS        Z10, Z8, Z8
+	VPSRLD        $0x03, Z7, Z7
+	VPERMPS       Z3, Z7, Z10
+	VADDPS        Z10, Z8, Z8
+	VPSRLD        $0x03, Z7, Z7
+	VPERMPS       Z0, Z7, Z10
+	VADDPS        Z10, Z8, Z8
+	VCMPPS        $0x11, Z4, Z8, K1
+	VMOVAPS       Z8, K1, Z4
+	VMOVAPS       Z5, K1, Z9
+	VPADDD        Z6, Z5, Z5
+	ADDQ          $0x00000020, R13
+	DECQ          R12
+	JNZ           grid3_chunk
+	VMOVUPS       Z9, (R15)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VMINPS        Y0, Y4, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMINPS        X1, X0, X0
+	VBROADCASTSS  X0, Z0
+	VCMPPS        $0x00, Z0, Z4, K1
+	KMOVW         K1, R12
+	MOVQ          $0x00000000ffffffff, R14
+
+grid3_tie:
+	TZCNTL  R12, R13
+	MOVL    (R15)(R13*4), R13
+	CMPL    R13, R14
+	CMOVLCS R13, R14
+	BLSRL   R12, R12
+	JNZ     grid3_tie
+	MOVWLZX (R11)(R14*2), R11
+	PDEPQ   R10, R11, R11
+	MOVL    R11, (SI)(R8*4)
+	JMP     next
+
+on:
+	BTSQ R8, R9
+
+next:
+	INCQ R8
+	MOVQ 40(AX), R11
+	SHRQ $0x02, R11
+	CMPQ R8, R11
+	JCS  group
+	MOVB R9, (DI)
+	INCQ DI
+	ADDQ $0x00000004, DX
+	ADDQ $0x00000004, BX
+	ADDQ $0x00000020, SI
+	DECQ CX
+	JNZ  trial
+	VZEROUPPER
+	RET
+
+DATA oddgrid3AVX512<>+0(SB)/4, $0x3f800000
+DATA oddgrid3AVX512<>+4(SB)/4, $0x40400000
+DATA oddgrid3AVX512<>+8(SB)/4, $0x40a00000
+DATA oddgrid3AVX512<>+12(SB)/4, $0x40e00000
+DATA oddgrid3AVX512<>+16(SB)/4, $0x41100000
+DATA oddgrid3AVX512<>+20(SB)/4, $0x41300000
+DATA oddgrid3AVX512<>+24(SB)/4, $0x41500000
+DATA oddgrid3AVX512<>+28(SB)/4, $0x41700000
+DATA oddgrid3AVX512<>+32(SB)/4, $0x3f800000
+DATA oddgrid3AVX512<>+36(SB)/4, $0x40400000
+DATA oddgrid3AVX512<>+40(SB)/4, $0x40a00000
+DATA oddgrid3AVX512<>+44(SB)/4, $0x40e00000
+DATA oddgrid3AVX512<>+48(SB)/4, $0x41100000
+DATA oddgrid3AVX512<>+52(SB)/4, $0x41300000
+DATA oddgrid3AVX512<>+56(SB)/4, $0x41500000
+DATA oddgrid3AVX512<>+60(SB)/4, $0x41700000
+GLOBL oddgrid3AVX512<>(SB), RODATA|NOPTR, $64
+
+DATA c4b400007<>+0(SB)/4, $0x4b400007
+GLOBL c4b400007<>(SB), RODATA|NOPTR, $4
+
+DATA lanegrid3AVX512<>+0(SB)/4, $0x00000000
+DATA lanegrid3AVX512<>+4(SB)/4, $0x00000001
+DATA lanegrid3AVX512<>+8(SB)/4, $0x00000002
+DATA lanegrid3AVX512<>+12(SB)/4, $0x00000003
+DATA lanegrid3AVX512<>+16(SB)/4, $0x00000004
+DATA lanegrid3AVX512<>+20(SB)/4, $0x00000005
+DATA lanegrid3AVX512<>+24(SB)/4, $0x00000006
+DATA lanegrid3AVX512<>+28(SB)/4, $0x00000007
+DATA lanegrid3AVX512<>+32(SB)/4, $0x00000008
+DATA lanegrid3AVX512<>+36(SB)/4, $0x00000009
+DATA lanegrid3AVX512<>+40(SB)/4, $0x0000000a
+DATA lanegrid3AVX512<>+44(SB)/4, $0x0000000b
+DATA lanegrid3AVX512<>+48(SB)/4, $0x0000000c
+DATA lanegrid3AVX512<>+52(SB)/4, $0x0000000d
+DATA lanegrid3AVX512<>+56(SB)/4, $0x0000000e
+DATA lanegrid3AVX512<>+60(SB)/4, $0x0000000f
+GLOBL lanegrid3AVX512<>(SB), RODATA|NOPTR, $64
+
+// func gridSumsAVX512(dst *float32, levels *byte, x *float32, w *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·gridSumsAVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         levels+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         w+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VMOVUPS      trialStrideAVX512<>+0(SB), Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VBROADCASTSS c00000001<>+0(SB), Z3
+	VBROADCASTSS c000000ff<>+0(SB), Z4
+
+four:
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z0*1), K1, Z5
+	VPANDD       Z4, Z5, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z3, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VBROADCASTSS (BX), Z7
+	VBROADCASTSS (DX), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z2, Z2
+	VPSRLD       $0x08, Z5, Z5
+	VPANDD       Z4, Z5, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z3, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VBROADCASTSS 4(BX), Z7
+	VBROADCASTSS 4(DX), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z2, Z2
+	VPSRLD       $0x08, Z5, Z5
+	VPANDD       Z4, Z5, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z3, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VBROADCASTSS 8(BX), Z7
+	VBROADCASTSS 8(DX), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z2, Z2
+	VPSRLD       $0x08, Z5, Z5
+	VPANDD       Z4, Z5, Z6
+	VPADDD       Z6, Z6, Z6
+	VPADDD       Z3, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VBROADCASTSS 12(BX), Z7
+	VBROADCASTSS 12(DX), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z6, Z8, Z8
+	VADDPS       Z8, Z1, Z1
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z6, Z7, Z6
+	VADDPS       Z6, Z2, Z2
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000010, DX
+	ADDQ         $0x00000010, BX
+	SUBQ         $0x00000004, SI
+	JG           four
+	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z2, 64(AX)
+	VZEROUPPER
+	RET
+
+DATA trialStrideAVX512<>+0(SB)/4, $0x00000000
+DATA trialStrideAVX512<>+4(SB)/4, $0x00000020
+DATA trialStrideAVX512<>+8(SB)/4, $0x00000040
+DATA trialStrideAVX512<>+12(SB)/4, $0x00000060
+DATA trialStrideAVX512<>+16(SB)/4, $0x00000080
+DATA trialStrideAVX512<>+20(SB)/4, $0x000000a0
+DATA trialStrideAVX512<>+24(SB)/4, $0x000000c0
+DATA trialStrideAVX512<>+28(SB)/4, $0x000000e0
+DATA trialStrideAVX512<>+32(SB)/4, $0x00000100
+DATA trialStrideAVX512<>+36(SB)/4, $0x00000120
+DATA trialStrideAVX512<>+40(SB)/4, $0x00000140
+DATA trialStrideAVX512<>+44(SB)/4, $0x00000160
+DATA trialStrideAVX512<>+48(SB)/4, $0x00000180
+DATA trialStrideAVX512<>+52(SB)/4, $0x000001a0
+DATA trialStrideAVX512<>+56(SB)/4, $0x000001c0
+DATA trialStrideAVX512<>+60(SB)/4, $0x000001e0
+GLOBL trialStrideAVX512<>(SB), RODATA|NOPTR, $64
+
+// func rootsAVX512(dst *float32, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·rootsAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+root:
+	VSQRTPS (CX)(BX*1), Z0
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x00000040, BX
+	SUBQ    $0x00000001, DX
+	JG      root
+	VZEROUPPER
+	RET
+
+// func gridNearestAVX512(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
+// Requires: AVX, AVX512F, BMI, CMOV
+TEXT ·gridNearestAVX512(SB), NOSPLIT, $0-56
+	MOVQ         list+24(FP), AX
+	MOVQ         chunks+32(FP), CX
+	MOVQ         scratch+40(FP), DX
+	MOVQ         x+0(FP), BX
+	MOVQ         w+8(FP), SI
+	MOVQ         values+16(FP), DI
+	VMOVUPS      (DI), Z0
+	VBROADCASTSS (BX), Z1
+	VSUBPS       Z1, Z0, Z1
+	VBROADCASTSS (SI), Z3
+	VMULPS       Z3, Z1, Z3
+	VMULPS       Z1, Z3, Z1
+	VBROADCASTSS 4(BX), Z3
+	VSUBPS       Z3, Z0, Z3
+	VBROADCASTSS 4(SI), Z4
+	VMULPS       Z4, Z3, Z4
+	VMULPS       Z3, Z4, Z3
+	VBROADCASTSS 8(BX), Z4
+	VSUBPS       Z4, Z0, Z4
+	VBROADCASTSS 8(SI), Z5
+	VMULPS       Z5, Z4, Z5
+	VMULPS       Z4, Z5, Z4
+	VBROADCASTSS 12(BX), Z5
+	VSUBPS       Z5, Z0, Z5
+	VBROADCASTSS 12(SI), Z6
+	VMULPS       Z6, Z5, Z6
+	VMULPS       Z5, Z6, Z5
+	VBROADCASTSS 16(BX), Z6
+	VSUBPS       Z6, Z0, Z6
+	VBROADCASTSS 16(SI), Z7
+	VMULPS       Z7, Z6, Z7
+	VMULPS       Z6, Z7, Z6
+	VBROADCASTSS 20(BX), Z7
+	VSUBPS       Z7, Z0, Z7
+	VBROADCASTSS 20(SI), Z8
+	VMULPS       Z8, Z7, Z8
+	VMULPS       Z7, Z8, Z7
+	VBROADCASTSS 24(BX), Z8
+	VSUBPS       Z8, Z0, Z8
+	VBROADCASTSS 24(SI), Z9
+	VMULPS       Z9, Z8, Z9
+	VMULPS       Z8, Z9, Z8
+	VBROADCASTSS 28(BX), Z9
+	VSUBPS       Z9, Z0, Z0
+	VBROADCASTSS 28(SI), Z9
+	VMULPS       Z9, Z0, Z9
+	VMULPS       Z0, Z9, Z0
+	VBROADCASTSS c7f7fffff<>+0(SB), Z9
+	VPXORD       Z2, Z2, Z2
+	VMOVUPS      laneoneAVX512<>+0(SB), Z10
+	VBROADCASTSS c00000010<>+0(SB), Z11
+	MOVQ         CX, CX
+
+one_chunk:
+	VPMOVZXWD     (AX), Z12
+	VPERMPS       Z1, Z12, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z3, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z4, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z5, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z6, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z7, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z8, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VPSRLD        $0x02, Z12, Z12
+	VPERMPS       Z0, Z12, Z14
+	VADDPS        Z14, Z13, Z13
+	VCMPPS        $0x11, Z9, Z13, K1
+	VMOVAPS       Z13, K1, Z9
+	VMOVAPS       Z10, K1, Z2
+	VPADDD        Z11, Z10, Z10
+	ADDQ          $0x00000020, AX
+	DECQ          CX
+	JNZ           one_chunk
+	VMOVUPS       Z2, (DX)
+	VEXTRACTF64X4 $0x01, Z9, Y0
+	VMINPS        Y0, Y9, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMINPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMINPS        X1, X0, X0
+	VBROADCASTSS  X0, Z0
+	VCMPPS        $0x00, Z0, Z9, K1
+	KMOVW         K1, AX
+	MOVQ          $0x00000000ffffffff, BX
+
+one_tie:
+	TZCNTL  AX, CX
+	MOVL    (DX)(CX*4), CX
+	CMPL    CX, BX
+	CMOVLCS CX, BX
+	BLSRL   AX, AX
+	JNZ     one_tie
+	MOVQ    BX, pos+48(FP)
+	VZEROUPPER
+	RET
+
+DATA laneoneAVX512<>+0(SB)/4, $0x00000000
+DATA laneoneAVX512<>+4(SB)/4, $0x00000001
+DATA laneoneAVX512<>+8(SB)/4, $0x00000002
+DATA laneoneAVX512<>+12(SB)/4, $0x00000003
+DATA laneoneAVX512<>+16(SB)/4, $0x00000004
+DATA laneoneAVX512<>+20(SB)/4, $0x00000005
+DATA laneoneAVX512<>+24(SB)/4, $0x00000006
+DATA laneoneAVX512<>+28(SB)/4, $0x00000007
+DATA laneoneAVX512<>+32(SB)/4, $0x00000008
+DATA laneoneAVX512<>+36(SB)/4, $0x00000009
+DATA laneoneAVX512<>+40(SB)/4, $0x0000000a
+DATA laneoneAVX512<>+44(SB)/4, $0x0000000b
+DATA laneoneAVX512<>+48(SB)/4, $0x0000000c
+DATA laneoneAVX512<>+52(SB)/4, $0x0000000d
+DATA laneoneAVX512<>+56(SB)/4, $0x0000000e
+DATA laneoneAVX512<>+60(SB)/4, $0x0000000f
+GLOBL laneoneAVX512<>(SB), RODATA|NOPTR, $64

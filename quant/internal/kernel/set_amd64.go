@@ -29,18 +29,23 @@ type calls struct {
 	fp4           func(x *float32, n int, levels *int32, d, mids *float32, nmids int)
 	iq4           func(x, w *float32, n int, scales, steps *float32, nsteps int, tables *float32)
 	iq4Levels     func(x *float32, n int, levels *int32, inverse, tables *float32)
+	grid2         func(args *uint64)
+	grid3         func(args *uint64)
+	gridSums      func(dst *float32, levels *byte, x, w *float32, n int)
+	roots         func(dst, src *float32, n int)
+	gridNearest   func(x, w, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
 }
 
 var (
 	avx2 = Set{8, calls{
 		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
 		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
-		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2,
+		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
 		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
-		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512,
+		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
 	}}
 )
 

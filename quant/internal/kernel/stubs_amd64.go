@@ -114,6 +114,31 @@ func iq4AVX2(x *float32, w *float32, n int, scales *float32, steps *float32, nst
 //go:noescape
 func iq4LevelsAVX2(x *float32, n int, levels *int32, inverse *float32, tables *float32)
 
+// grid2AVX2 rounds a sub-block to grid points with each of the scales.
+//
+//go:noescape
+func grid2AVX2(args *uint64)
+
+// grid3AVX2 rounds a sub-block to grid points with each of the scales.
+//
+//go:noescape
+func grid3AVX2(args *uint64)
+
+// gridSumsAVX2 adds w·x·q, then w·q², over n numbers of each lane's trial, q = 2·level+1. Trials' levels are 32 bytes apart.
+//
+//go:noescape
+func gridSumsAVX2(dst *float32, levels *byte, x *float32, w *float32, n int)
+
+// rootsAVX2 takes square roots of n registers.
+//
+//go:noescape
+func rootsAVX2(dst *float32, src *float32, n int)
+
+// gridNearestAVX2 returns which point of a list of 2-bit levels, in chunks of 16, has the least error.
+//
+//go:noescape
+func gridNearestAVX2(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
+
 // transposeAVX512 puts a row of n numbers in each lane; stride is in bytes, n a multiple of the lanes.
 //
 //go:noescape
@@ -223,3 +248,28 @@ func iq4AVX512(x *float32, w *float32, n int, scales *float32, steps *float32, n
 //
 //go:noescape
 func iq4LevelsAVX512(x *float32, n int, levels *int32, inverse *float32, tables *float32)
+
+// grid2AVX512 rounds a sub-block to grid points with each of the scales.
+//
+//go:noescape
+func grid2AVX512(args *uint64)
+
+// grid3AVX512 rounds a sub-block to grid points with each of the scales.
+//
+//go:noescape
+func grid3AVX512(args *uint64)
+
+// gridSumsAVX512 adds w·x·q, then w·q², over n numbers of each lane's trial, q = 2·level+1. Trials' levels are 32 bytes apart.
+//
+//go:noescape
+func gridSumsAVX512(dst *float32, levels *byte, x *float32, w *float32, n int)
+
+// rootsAVX512 takes square roots of n registers.
+//
+//go:noescape
+func rootsAVX512(dst *float32, src *float32, n int)
+
+// gridNearestAVX512 returns which point of a list of 2-bit levels, in chunks of 16, has the least error.
+//
+//go:noescape
+func gridNearestAVX512(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
