@@ -1,0 +1,99 @@
+"""Run reduced SD2-like and SDXL-like models with diffusers and keep what they compute.
+
+usage: make_reduced.py OUT.json.gz       (needs torch, diffusers and transformers)
+
+Weights are not kept: every value is a function of its tensor's name and index,
+as in testdata/synth, rounded to f16 where there is more than one axis. Layer
+norms of the U-Net have stable-diffusion.cpp's epsilon and the GELU of its
+feed-forward layers is the tanh approximation, as ggml's is.
+"""
+import gzip, json, sys
+import numpy as np, torch
+import torch.nn.functional as F
+from diffusers import AutoencoderKL, UNet2DConditionModel
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+exact_gelu = F.gelu
+F.gelu = lambda x, approximate="none": exact_gelu(x, approximate="tanh")
+
+def fnv1a64(s):
+    h = 0xcbf29ce484222325
+    for b in s.encode():
+        h = ((h ^ b) * 0x100000001b3) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+def uniform(name, count):
+    with np.errstate(over="ignore"):
+        z = np.arange(count, dtype=np.uint64) + np.uint64(fnv1a64(name)) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23) - np.float32(1)
+
+def values(name, shape):
+    n, fan = int(np.prod(shape)), int(np.prod(shape[1:])) if len(shape) > 1 else 0
+    u = uniform(name, n)
+    if name.endswith(".bias"): x = np.float32(0.02) * u
+    elif len(shape) == 1: x = np.float32(1) + np.float32(0.1) * u
+    else: x = np.float32((3 / fan) ** 0.5) * u
+    if len(shape) > 1: x = x.astype(np.float16).astype(np.float32)
+    return torch.from_numpy(x.reshape(shape))
+
+def fill(module, prefix, tensors):
+    state = module.state_dict()
+    for key in state:
+        if key.endswith("position_ids"): continue
+        name = prefix + key
+        if prefix.startswith("te") and not key.startswith(("text_model.", "text_projection")): name = prefix + "text_model." + key
+        state[key] = values(name, tuple(state[key].shape))
+        tensors[name] = list(state[key].shape)
+    module.load_state_dict(state)
+    return module.eval()
+
+def tower(cls, width, layers, proj):
+    return cls(CLIPTextConfig(vocab_size=1000, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+        num_attention_heads=width // 64, max_position_embeddings=77, projection_dim=proj, hidden_act="quick_gelu",
+        bos_token_id=998, eos_token_id=999, pad_token_id=0))
+
+def unet(channels, context, heads, **kw):
+    return UNet2DConditionModel(block_out_channels=channels, cross_attention_dim=context, norm_eps=1e-6, attention_head_dim=heads,
+        use_linear_projection=True, **kw)
+
+def flat(x): return [float(f"{v:.7g}") for v in x.detach().reshape(-1).tolist()]
+
+IDS = [998] + [(7 * i) % 990 + 1 for i in range(20)] + [999] + [0] * 55
+LATENT = torch.from_numpy(uniform("latent", 256).reshape(1, 4, 8, 8) * np.float32(2))
+
+def run(family):
+    tensors = {}
+    out = {"tensors": tensors, "ids": IDS}
+    ids = torch.tensor([IDS])
+    vae = fill(AutoencoderKL(block_out_channels=(32, 32, 64, 64), layers_per_block=2, latent_channels=4, norm_num_groups=32,
+        down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4), "vae.", tensors)
+    first = fill(tower(CLIPTextModel, 64, 3, 64), "te.", tensors)
+    kw = {}
+    h = first(ids, output_hidden_states=True)
+    norm = first.text_model.final_layer_norm if hasattr(first, "text_model") else first.final_layer_norm
+    if family == "sd2":
+        text = norm(h.hidden_states[-2])
+        net = unet((64, 64, 128, 128), 64, (1, 1, 2, 2))
+    else:
+        second = fill(tower(CLIPTextModelWithProjection, 128, 3, 64), "te2.", tensors)
+        g = second(ids, output_hidden_states=True)
+        text = torch.cat([h.hidden_states[-2], g.hidden_states[-2]], -1)
+        net = unet((64, 128, 128), 192, (1, 2, 2), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=(1, 1, 2),
+            addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + 6 * 256)
+        kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([[96., 64., 0., 0., 96., 64.]])}
+        out["pooled"] = flat(g.text_embeds)
+    fill(net, "unet.", tensors)
+    out["text"] = flat(text[0, ::10])
+    out["noise"] = flat(net(LATENT, torch.tensor([371.5]), text, **kw).sample)
+    image = vae.decode(LATENT).sample
+    out["image"] = flat(image[0, :, ::9, ::9])
+    out["image_size"] = list(image.shape[1:])
+    return out
+
+with torch.no_grad():
+    text = json.dumps({f: run(f) for f in ("sd2", "sdxl")}, separators=(",", ":"))
+open(sys.argv[1], "wb").write(gzip.compress(text.encode(), mtime=0))
