@@ -150,24 +150,35 @@ func (g *grid) list(at int32) []uint16 {
 	return g.near[o+1 : o+1+int(g.near[o])]
 }
 
-// byteGrid expands points to one byte a level, for decoding.
-func byteGrid(s gridSpec, values ...int8) []int8 {
-	out := make([]int8, 0, s.count*s.dim)
-	for _, p := range s.points() {
-		for k := range s.dim {
-			out = append(out, values[p>>(k*s.bits)&(1<<s.bits-1)])
+// floats8 expands the points of a grid to eight numbers each, for decoding.
+func floats8(s gridSpec, values ...float32) [][8]float32 {
+	out := make([][8]float32, s.count)
+	for i, p := range s.points() {
+		for k := range out[i] {
+			out[i][k] = values[p>>(k*s.bits)&(1<<s.bits-1)]
+		}
+	}
+	return out
+}
+
+// floats4 is the same for grids of four.
+func floats4(s gridSpec, values ...float32) [][4]float32 {
+	out := make([][4]float32, s.count)
+	for i, p := range s.points() {
+		for k := range out[i] {
+			out[i][k] = values[p>>(k*s.bits)&(1<<s.bits-1)]
 		}
 	}
 	return out
 }
 
 var (
-	bytesIQ2XXS = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq2xxs, 8, 25, 43) })
-	bytesIQ2XS  = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq2xs, 8, 25, 43) })
-	bytesIQ2S   = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq2s, 8, 25, 43) })
-	bytesIQ1    = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq1, -1, 0, 1) })
-	bytesIQ3XXS = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq3xxs, 4, 12, 20, 28, 36, 44, 52, 62) })
-	bytesIQ3S   = sync.OnceValue(func() []int8 { return byteGrid(gridSpecs.iq3s, 1, 3, 5, 7, 9, 11, 13, 15) })
+	floatsIQ2XXS = sync.OnceValue(func() [][8]float32 { return floats8(gridSpecs.iq2xxs, 8, 25, 43) })
+	floatsIQ2XS  = sync.OnceValue(func() [][8]float32 { return floats8(gridSpecs.iq2xs, 8, 25, 43) })
+	floatsIQ2S   = sync.OnceValue(func() [][8]float32 { return floats8(gridSpecs.iq2s, 8, 25, 43) })
+	floatsIQ1    = sync.OnceValue(func() [][8]float32 { return floats8(gridSpecs.iq1, -1, 0, 1) })
+	floatsIQ3XXS = sync.OnceValue(func() [][4]float32 { return floats4(gridSpecs.iq3xxs, 4, 12, 20, 28, 36, 44, 52, 62) })
+	floatsIQ3S   = sync.OnceValue(func() [][4]float32 { return floats4(gridSpecs.iq3s, 1, 3, 5, 7, 9, 11, 13, 15) })
 )
 
 // evenSigns gives the eighth sign to seven: their number is always even.

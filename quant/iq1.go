@@ -364,33 +364,6 @@ func finishIQ1M(out []byte, x, w []float32, scales *[16]float32, pairs *[16]int,
 	}
 }
 
-// putShifted writes dl·(g + delta) for one group.
-func putShifted(y []float32, g []int8, dl, delta float32) {
-	for i, v := range g {
-		y[i] = dl * (float32(v) + delta)
-	}
-}
-
-func dequantizeIQ1_S(dst []float32, src []byte) {
-	points := bytesIQ1()
-	for b := range len(dst) / superBlock {
-		y, in := dst[b*superBlock:(b+1)*superBlock], src[50*b:50*b+50]
-		d := getF16(in)
-		for ib := range 8 {
-			qh := int(le.Uint16(in[34+2*ib:]))
-			dl := float32(d * float32(2*(qh>>12&7)+1))
-			delta := float32(iq1Delta)
-			if qh&0x8000 != 0 {
-				delta = -delta
-			}
-			for k := range 4 {
-				at := 8 * (int(in[2+4*ib+k]) | qh>>(3*k)&7<<8)
-				putShifted(y[32*ib+8*k:], points[at:at+8], dl, delta)
-			}
-		}
-	}
-}
-
 // scaleIQ1M collects a block's scale, in f16, from the tops of four words.
 func scaleIQ1M(block []byte) uint16 {
 	h := uint16(0)
@@ -398,25 +371,4 @@ func scaleIQ1M(block []byte) uint16 {
 		h |= le.Uint16(block[48+2*i:]) >> 12 << (4 * i)
 	}
 	return h
-}
-
-func dequantizeIQ1_M(dst []float32, src []byte) {
-	points := bytesIQ1()
-	for b := range len(dst) / superBlock {
-		y, in := dst[b*superBlock:(b+1)*superBlock], src[56*b:56*b+56]
-		d := fromF16(scaleIQ1M(in))
-		for ib := range 16 {
-			c := le.Uint16(in[48+ib/4*2:]) >> (3 * (ib % 4)) & 7
-			dl := float32(d * float32(2*c+1))
-			for k := range 2 {
-				qh := int(in[32+ib] >> (4 * k))
-				delta := float32(iq1Delta)
-				if qh&8 != 0 {
-					delta = -delta
-				}
-				at := 8 * (int(in[2*ib+k]) | qh&7<<8)
-				putShifted(y[16*ib+8*k:], points[at:at+8], dl, delta)
-			}
-		}
-	}
 }

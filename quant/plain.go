@@ -20,24 +20,50 @@ func dequantizeF32(dst []float32, src []byte) {
 }
 
 func quantizeF16(dst []byte, src, _ []float32, _ how) {
+	for len(src) >= 4 && len(dst) >= 8 {
+		in := (*[4]float32)(src)
+		low := uint64(toF16(in[0])) | uint64(toF16(in[1]))<<16
+		le.PutUint64(dst, low|uint64(toF16(in[2]))<<32|uint64(toF16(in[3]))<<48)
+		src, dst = src[4:], dst[8:]
+	}
 	for i, v := range src {
 		le.PutUint16(dst[2*i:], toF16(v))
 	}
 }
 
 func dequantizeF16(dst []float32, src []byte) {
+	for len(dst) >= 4 && len(src) >= 8 {
+		v := le.Uint64(src)
+		out := (*[4]float32)(dst)
+		out[0], out[1] = fromF16(uint16(v)), fromF16(uint16(v>>16))
+		out[2], out[3] = fromF16(uint16(v>>32)), fromF16(uint16(v>>48))
+		dst, src = dst[4:], src[8:]
+	}
 	for i := range dst {
 		dst[i] = fromF16(le.Uint16(src[2*i:]))
 	}
 }
 
 func quantizeBF16(dst []byte, src, _ []float32, _ how) {
+	for len(src) >= 4 && len(dst) >= 8 {
+		in := (*[4]float32)(src)
+		low := uint64(toBF16(in[0])) | uint64(toBF16(in[1]))<<16
+		le.PutUint64(dst, low|uint64(toBF16(in[2]))<<32|uint64(toBF16(in[3]))<<48)
+		src, dst = src[4:], dst[8:]
+	}
 	for i, v := range src {
 		le.PutUint16(dst[2*i:], toBF16(v))
 	}
 }
 
 func dequantizeBF16(dst []float32, src []byte) {
+	for len(dst) >= 4 && len(src) >= 8 {
+		low, high := le.Uint32(src), le.Uint32(src[4:])
+		out := (*[4]float32)(dst)
+		out[0], out[1] = math.Float32frombits(low<<16), math.Float32frombits(low&0xffff0000)
+		out[2], out[3] = math.Float32frombits(high<<16), math.Float32frombits(high&0xffff0000)
+		dst, src = dst[4:], src[8:]
+	}
 	for i := range dst {
 		dst[i] = fromBF16(le.Uint16(src[2*i:]))
 	}

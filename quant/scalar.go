@@ -58,17 +58,20 @@ func toF16(f float32) uint16 {
 
 // fromF16 is exact. A signalling NaN becomes quiet, its payload kept.
 func fromF16(h uint16) float32 {
-	sign, exp, man := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0:
-		return math.Float32frombits(sign | math.Float32bits(float32(man)*(1.0/(1<<24))))
-	case 31:
-		if man != 0 {
-			man |= 0x200
-		}
-		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	sign, a := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
+	if a >= 0x7c00<<13 {
+		return oddF16(sign, a)
 	}
-	return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+	// As a float32, a is too small by the difference of the exponents' biases.
+	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(a)*0x1p112))
+}
+
+// oddF16 returns what is no number.
+func oddF16(sign, a uint32) float32 {
+	if a > 0x7c00<<13 {
+		a |= 0x200 << 13
+	}
+	return math.Float32frombits(sign | 0x7f800000 | a)
 }
 
 // toBF16 keeps the upper half, rounded to nearest even; NaN stays NaN.
