@@ -17,6 +17,10 @@ var setQuantizers = []struct {
 	d               tensor.DType
 	plain, weighted setQuantizer
 }{
+	{tensor.F16, (*simd.Set).ToF16, nil},
+	{tensor.BF16, (*simd.Set).ToBF16, nil},
+	{tensor.F8E4M3, (*simd.Set).ToE4M3, nil},
+	{tensor.F8E5M2, (*simd.Set).ToE5M2, nil},
 	{tensor.Q4_0, (*simd.Set).Q40, (*simd.Set).Q40},
 	{tensor.Q5_0, (*simd.Set).Q50, (*simd.Set).Q50},
 	{tensor.Q4_1, (*simd.Set).Q41, (*simd.Set).Q41},
@@ -31,6 +35,14 @@ var setQuantizers = []struct {
 	{tensor.Q2_K, (*simd.Set).Q2K, (*simd.Set).Q2K},
 	{tensor.Q4_K, (*simd.Set).Q4K, (*simd.Set).Q4K},
 	{tensor.Q5_K, (*simd.Set).Q5K, (*simd.Set).Q5K},
+}
+
+// setDecoders are the way back.
+var setDecoders = map[tensor.DType]func(s *simd.Set, dst []float32, src []byte){
+	tensor.F16:    (*simd.Set).FromF16,
+	tensor.BF16:   (*simd.Set).FromBF16,
+	tensor.F8E4M3: (*simd.Set).FromE4M3,
+	tensor.F8E5M2: (*simd.Set).FromE5M2,
 }
 
 // setGridQuantizer is the same for types with a grid.
@@ -84,14 +96,22 @@ func hookSet(c CPU, s *simd.Set) {
 			f(s, dst, src, rows, cols, weights)
 		}
 	}
-	for _, q := range setQuantizers {
-		hook(c, q.d, kernel{plain: bind(q.plain), weighted: bind(q.weighted)})
+	decode := func(d tensor.DType) func(dst []float32, src []byte) {
+		f := setDecoders[d]
+		if f == nil {
+			return nil
+		}
+		return func(dst []float32, src []byte) { f(s, dst, src) }
 	}
+	for _, q := range setQuantizers {
+		hook(c, q.d, kernel{plain: bind(q.plain), weighted: bind(q.weighted), decode: decode(q.d)})
+	}
+	hook(c, tensor.Invalid, kernel{scan: s.CountFrom})
 	for _, q := range setGridQuantizers {
 		f := func(dst []byte, src []float32, rows, cols int, weights []float32) {
 			q.f(s, q.grid(), dst, src, rows, cols, weights)
 		}
-		k := kernel{weighted: f}
+		k := kernel{weighted: f, decode: decode(q.d)}
 		if q.plain {
 			k.plain = f
 		}

@@ -27,6 +27,7 @@ func main() {
 		g.trials(2, 8, 2)
 		g.trials(3, 4, 7)
 		g.gridSums()
+		g.plain()
 	}
 	Generate()
 }

@@ -34,6 +34,13 @@ type calls struct {
 	gridSums      func(dst *float32, levels *byte, x, w *float32, n int)
 	roots         func(dst, src *float32, n int)
 	gridNearest   func(x, w, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
+	toBrain       func(dst *uint16, src *float32, n int)
+	fromBrain     func(dst *float32, src *uint16, n int)
+	toE4M3        func(dst *byte, src *float32, n int)
+	fromE4M3      func(dst *float32, src *byte, n int)
+	toE5M2        func(dst *byte, src *float32, n int)
+	fromE5M2      func(dst *float32, src *byte, n int)
+	countFrom     func(counts *uint32, src *float32, n int, limit *uint32)
 }
 
 var (
@@ -41,11 +48,13 @@ var (
 		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
 		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
 		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
+		toBrainAVX2, fromBrainAVX2, toE4M3AVX2, fromE4M3AVX2, toE5M2AVX2, fromE5M2AVX2, countFromAVX2,
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
 		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
 		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
+		toBrainAVX512, fromBrainAVX512, toE4M3AVX512, fromE4M3AVX512, toE5M2AVX512, fromE5M2AVX512, countFromAVX512,
 	}}
 )
 

@@ -139,6 +139,41 @@ func rootsAVX2(dst *float32, src *float32, n int)
 //go:noescape
 func gridNearestAVX2(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
 
+// toBrainAVX2 rounds to bfloat16 in strips of two registers.
+//
+//go:noescape
+func toBrainAVX2(dst *uint16, src *float32, n int)
+
+// fromBrainAVX2 widens bfloat16 in strips of two registers.
+//
+//go:noescape
+func fromBrainAVX2(dst *float32, src *uint16, n int)
+
+// fromE4M3AVX2 widens F8_E4M3 in strips of two registers.
+//
+//go:noescape
+func fromE4M3AVX2(dst *float32, src *byte, n int)
+
+// fromE5M2AVX2 widens F8_E5M2 in strips of two registers.
+//
+//go:noescape
+func fromE5M2AVX2(dst *float32, src *byte, n int)
+
+// toE4M3AVX2 rounds to an 8-bit float in strips of two registers.
+//
+//go:noescape
+func toE4M3AVX2(dst *byte, src *float32, n int)
+
+// toE5M2AVX2 rounds to an 8-bit float in strips of two registers.
+//
+//go:noescape
+func toE5M2AVX2(dst *byte, src *float32, n int)
+
+// countFromAVX2 adds to each lane of counts the numbers whose size, as bits, is above limit.
+//
+//go:noescape
+func countFromAVX2(counts *uint32, src *float32, n int, limit *uint32)
+
 // transposeAVX512 puts a row of n numbers in each lane; stride is in bytes, n a multiple of the lanes.
 //
 //go:noescape
@@ -273,3 +308,38 @@ func rootsAVX512(dst *float32, src *float32, n int)
 //
 //go:noescape
 func gridNearestAVX512(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
+
+// toBrainAVX512 rounds to bfloat16 in strips of two registers.
+//
+//go:noescape
+func toBrainAVX512(dst *uint16, src *float32, n int)
+
+// fromBrainAVX512 widens bfloat16 in strips of two registers.
+//
+//go:noescape
+func fromBrainAVX512(dst *float32, src *uint16, n int)
+
+// fromE4M3AVX512 widens F8_E4M3 in strips of two registers.
+//
+//go:noescape
+func fromE4M3AVX512(dst *float32, src *byte, n int)
+
+// fromE5M2AVX512 widens F8_E5M2 in strips of two registers.
+//
+//go:noescape
+func fromE5M2AVX512(dst *float32, src *byte, n int)
+
+// toE4M3AVX512 rounds to an 8-bit float in strips of two registers.
+//
+//go:noescape
+func toE4M3AVX512(dst *byte, src *float32, n int)
+
+// toE5M2AVX512 rounds to an 8-bit float in strips of two registers.
+//
+//go:noescape
+func toE5M2AVX512(dst *byte, src *float32, n int)
+
+// countFromAVX512 adds to each lane of counts the numbers whose size, as bits, is above limit.
+//
+//go:noescape
+func countFromAVX512(counts *uint32, src *float32, n int, limit *uint32)
