@@ -14,9 +14,6 @@ import (
 	"github.com/sdtool/sdtool/writer"
 )
 
-// progressModes are the values of --progress.
-var progressModes = []string{"auto", "bar", "plain", "json", "none"}
-
 // How often each kind of progress is shown.
 const (
 	barEvery   = 100 * time.Millisecond
@@ -26,7 +23,7 @@ const (
 
 // progressFlag adds --progress to a command.
 func progressFlag(cmd *cobra.Command, mode *string) {
-	cmd.Flags().StringVar(mode, "progress", "auto", "how to show progress: auto, bar, plain, json (lines on stderr) or none")
+	cmd.Flags().StringVar(mode, "progress", "auto", "`HOW` to show progress: auto, bar, plain, json (lines on stderr) or none")
 }
 
 // progress shows how far long work has come. Workers only store numbers; a
