@@ -43,6 +43,20 @@ var setDecoders = map[tensor.DType]func(s *simd.Set, dst []float32, src []byte){
 	tensor.BF16:   (*simd.Set).FromBF16,
 	tensor.F8E4M3: (*simd.Set).FromE4M3,
 	tensor.F8E5M2: (*simd.Set).FromE5M2,
+	tensor.Q8_0:   (*simd.Set).FromQ80,
+	tensor.Q4_0:   (*simd.Set).FromQ40,
+	tensor.Q4_1:   (*simd.Set).FromQ41,
+	tensor.Q5_0:   (*simd.Set).FromQ50,
+	tensor.Q5_1:   (*simd.Set).FromQ51,
+	tensor.Q2_K:   (*simd.Set).FromQ2K,
+	tensor.Q3_K:   (*simd.Set).FromQ3K,
+	tensor.Q4_K:   (*simd.Set).FromQ4K,
+	tensor.Q5_K:   (*simd.Set).FromQ5K,
+	tensor.Q6_K:   (*simd.Set).FromQ6K,
+	tensor.TQ2_0:  (*simd.Set).FromTQ20,
+	tensor.TQ1_0:  (*simd.Set).FromTQ10,
+	tensor.Q2_0:   (*simd.Set).FromQ20,
+	tensor.Q1_0:   (*simd.Set).FromQ10,
 }
 
 // setGridQuantizer is the same for types with a grid.
@@ -102,6 +116,9 @@ func hookSet(c CPU, s *simd.Set) {
 			return nil
 		}
 		return func(dst []float32, src []byte) { f(s, dst, src) }
+	}
+	for d := range setDecoders {
+		hook(c, d, kernel{decode: decode(d)})
 	}
 	for _, q := range setQuantizers {
 		hook(c, q.d, kernel{plain: bind(q.plain), weighted: bind(q.weighted), decode: decode(q.d)})

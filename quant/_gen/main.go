@@ -28,6 +28,7 @@ func main() {
 		g.trials(3, 4, 7)
 		g.gridSums()
 		g.plain()
+		g.decoders()
 	}
 	Generate()
 }

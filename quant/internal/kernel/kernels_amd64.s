@@ -3261,6 +3261,2797 @@ number:
 	VZEROUPPER
 	RET
 
+// func q80AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q80AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+block:
+	VPBROADCASTW (CX), X0
+	VCVTPH2PS    X0, Y0
+	VPMOVSXBD    2(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    10(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    18(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    26(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q40AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q40AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000008<>+0(SB), Y1
+
+block:
+	VPBROADCASTW (CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBD    2(CX), Y3
+	VPAND        Y0, Y3, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPSRLD       $0x04, Y3, Y3
+	VPSUBD       Y1, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPMOVZXBD    10(CX), Y3
+	VPAND        Y0, Y3, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPSRLD       $0x04, Y3, Y3
+	VPSUBD       Y1, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c0000000f<>+0(SB)/4, $0x0000000f
+GLOBL c0000000f<>(SB), RODATA|NOPTR, $4
+
+// func q41AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q41AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+
+block:
+	VPBROADCASTW (CX), X1
+	VCVTPH2PS    X1, Y1
+	VPBROADCASTW 2(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBD    4(CX), Y3
+	VPAND        Y0, Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPMOVZXBD    12(CX), Y3
+	VPAND        Y0, Y3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000014, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q50AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q50AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000010<>+0(SB), Y1
+	VBROADCASTSS c00000010<>+0(SB), Y2
+	VMOVUPS      q50shiftaAVX2<>+0(SB), Y3
+	VMOVUPS      q50shiftbAVX2<>+0(SB), Y4
+	VMOVUPS      q50shiftcAVX2<>+0(SB), Y5
+	VMOVUPS      q50shiftdAVX2<>+0(SB), Y6
+
+block:
+	VPBROADCASTW (CX), X7
+	VCVTPH2PS    X7, Y7
+	VPBROADCASTD 2(CX), Y8
+	VPMOVZXBD    6(CX), Y9
+	VPAND        Y0, Y9, Y10
+	VPSLLVD      Y3, Y8, Y11
+	VPSRLD       $0x1b, Y11, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSUBD       Y1, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VPSRLD       $0x04, Y9, Y9
+	VPSLLVD      Y5, Y8, Y10
+	VPSRLD       $0x1b, Y10, Y10
+	VPAND        Y2, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSUBD       Y1, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y7, Y9, Y9
+	VMOVUPS      Y9, 64(AX)
+	VPMOVZXBD    14(CX), Y9
+	VPAND        Y0, Y9, Y10
+	VPSLLVD      Y4, Y8, Y11
+	VPSRLD       $0x1b, Y11, Y11
+	VPAND        Y2, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPSUBD       Y1, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVUPS      Y10, 32(AX)
+	VPSRLD       $0x04, Y9, Y9
+	VPSLLVD      Y6, Y8, Y8
+	VPSRLD       $0x1b, Y8, Y8
+	VPAND        Y2, Y8, Y8
+	VPOR         Y8, Y9, Y8
+	VPSUBD       Y1, Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y7
+	VMOVUPS      Y7, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000016, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c00000010<>+0(SB)/4, $0x00000010
+GLOBL c00000010<>(SB), RODATA|NOPTR, $4
+
+DATA q50shiftaAVX2<>+0(SB)/4, $0x0000001f
+DATA q50shiftaAVX2<>+4(SB)/4, $0x0000001e
+DATA q50shiftaAVX2<>+8(SB)/4, $0x0000001d
+DATA q50shiftaAVX2<>+12(SB)/4, $0x0000001c
+DATA q50shiftaAVX2<>+16(SB)/4, $0x0000001b
+DATA q50shiftaAVX2<>+20(SB)/4, $0x0000001a
+DATA q50shiftaAVX2<>+24(SB)/4, $0x00000019
+DATA q50shiftaAVX2<>+28(SB)/4, $0x00000018
+GLOBL q50shiftaAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q50shiftbAVX2<>+0(SB)/4, $0x00000017
+DATA q50shiftbAVX2<>+4(SB)/4, $0x00000016
+DATA q50shiftbAVX2<>+8(SB)/4, $0x00000015
+DATA q50shiftbAVX2<>+12(SB)/4, $0x00000014
+DATA q50shiftbAVX2<>+16(SB)/4, $0x00000013
+DATA q50shiftbAVX2<>+20(SB)/4, $0x00000012
+DATA q50shiftbAVX2<>+24(SB)/4, $0x00000011
+DATA q50shiftbAVX2<>+28(SB)/4, $0x00000010
+GLOBL q50shiftbAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q50shiftcAVX2<>+0(SB)/4, $0x0000000f
+DATA q50shiftcAVX2<>+4(SB)/4, $0x0000000e
+DATA q50shiftcAVX2<>+8(SB)/4, $0x0000000d
+DATA q50shiftcAVX2<>+12(SB)/4, $0x0000000c
+DATA q50shiftcAVX2<>+16(SB)/4, $0x0000000b
+DATA q50shiftcAVX2<>+20(SB)/4, $0x0000000a
+DATA q50shiftcAVX2<>+24(SB)/4, $0x00000009
+DATA q50shiftcAVX2<>+28(SB)/4, $0x00000008
+GLOBL q50shiftcAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q50shiftdAVX2<>+0(SB)/4, $0x00000007
+DATA q50shiftdAVX2<>+4(SB)/4, $0x00000006
+DATA q50shiftdAVX2<>+8(SB)/4, $0x00000005
+DATA q50shiftdAVX2<>+12(SB)/4, $0x00000004
+DATA q50shiftdAVX2<>+16(SB)/4, $0x00000003
+DATA q50shiftdAVX2<>+20(SB)/4, $0x00000002
+DATA q50shiftdAVX2<>+24(SB)/4, $0x00000001
+DATA q50shiftdAVX2<>+28(SB)/4, $0x00000000
+GLOBL q50shiftdAVX2<>(SB), RODATA|NOPTR, $32
+
+// func q51AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q51AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000010<>+0(SB), Y1
+	VMOVUPS      q51shiftaAVX2<>+0(SB), Y2
+	VMOVUPS      q51shiftbAVX2<>+0(SB), Y3
+	VMOVUPS      q51shiftcAVX2<>+0(SB), Y4
+	VMOVUPS      q51shiftdAVX2<>+0(SB), Y5
+
+block:
+	VPBROADCASTW (CX), X6
+	VCVTPH2PS    X6, Y6
+	VPBROADCASTW 2(CX), X7
+	VCVTPH2PS    X7, Y7
+	VPBROADCASTD 4(CX), Y8
+	VPMOVZXBD    8(CX), Y9
+	VPAND        Y0, Y9, Y10
+	VPSLLVD      Y2, Y8, Y11
+	VPSRLD       $0x1b, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y6, Y10, Y10
+	VADDPS       Y7, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VPSRLD       $0x04, Y9, Y9
+	VPSLLVD      Y4, Y8, Y10
+	VPSRLD       $0x1b, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y6, Y9, Y9
+	VADDPS       Y7, Y9, Y9
+	VMOVUPS      Y9, 64(AX)
+	VPMOVZXBD    16(CX), Y9
+	VPAND        Y0, Y9, Y10
+	VPSLLVD      Y3, Y8, Y11
+	VPSRLD       $0x1b, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y6, Y10, Y10
+	VADDPS       Y7, Y10, Y10
+	VMOVUPS      Y10, 32(AX)
+	VPSRLD       $0x04, Y9, Y9
+	VPSLLVD      Y5, Y8, Y8
+	VPSRLD       $0x1b, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y9, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y6, Y8, Y6
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      Y6, 96(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000018, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q51shiftaAVX2<>+0(SB)/4, $0x0000001f
+DATA q51shiftaAVX2<>+4(SB)/4, $0x0000001e
+DATA q51shiftaAVX2<>+8(SB)/4, $0x0000001d
+DATA q51shiftaAVX2<>+12(SB)/4, $0x0000001c
+DATA q51shiftaAVX2<>+16(SB)/4, $0x0000001b
+DATA q51shiftaAVX2<>+20(SB)/4, $0x0000001a
+DATA q51shiftaAVX2<>+24(SB)/4, $0x00000019
+DATA q51shiftaAVX2<>+28(SB)/4, $0x00000018
+GLOBL q51shiftaAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q51shiftbAVX2<>+0(SB)/4, $0x00000017
+DATA q51shiftbAVX2<>+4(SB)/4, $0x00000016
+DATA q51shiftbAVX2<>+8(SB)/4, $0x00000015
+DATA q51shiftbAVX2<>+12(SB)/4, $0x00000014
+DATA q51shiftbAVX2<>+16(SB)/4, $0x00000013
+DATA q51shiftbAVX2<>+20(SB)/4, $0x00000012
+DATA q51shiftbAVX2<>+24(SB)/4, $0x00000011
+DATA q51shiftbAVX2<>+28(SB)/4, $0x00000010
+GLOBL q51shiftbAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q51shiftcAVX2<>+0(SB)/4, $0x0000000f
+DATA q51shiftcAVX2<>+4(SB)/4, $0x0000000e
+DATA q51shiftcAVX2<>+8(SB)/4, $0x0000000d
+DATA q51shiftcAVX2<>+12(SB)/4, $0x0000000c
+DATA q51shiftcAVX2<>+16(SB)/4, $0x0000000b
+DATA q51shiftcAVX2<>+20(SB)/4, $0x0000000a
+DATA q51shiftcAVX2<>+24(SB)/4, $0x00000009
+DATA q51shiftcAVX2<>+28(SB)/4, $0x00000008
+GLOBL q51shiftcAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA q51shiftdAVX2<>+0(SB)/4, $0x00000007
+DATA q51shiftdAVX2<>+4(SB)/4, $0x00000006
+DATA q51shiftdAVX2<>+8(SB)/4, $0x00000005
+DATA q51shiftdAVX2<>+12(SB)/4, $0x00000004
+DATA q51shiftdAVX2<>+16(SB)/4, $0x00000003
+DATA q51shiftdAVX2<>+20(SB)/4, $0x00000002
+DATA q51shiftdAVX2<>+24(SB)/4, $0x00000001
+DATA q51shiftdAVX2<>+28(SB)/4, $0x00000000
+GLOBL q51shiftdAVX2<>(SB), RODATA|NOPTR, $32
+
+// func q2KAVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q2KAVX2(SB), NOSPLIT, $128-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000003<>+0(SB), Y0
+	VBROADCASTSS c0000000f<>+0(SB), Y1
+
+block:
+	VPBROADCASTW 80(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPBROADCASTW 82(CX), X3
+	VCVTPH2PS    X3, Y3
+	VPMOVZXBD    (CX), Y4
+	VPAND        Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (SP)
+	VPMOVZXBD    8(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VMOVUPS      Y2, 32(SP)
+	VPMOVZXBD    (CX), Y2
+	VPSRLD       $0x04, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 64(SP)
+	VPMOVZXBD    8(CX), Y2
+	VPSRLD       $0x04, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(SP)
+	VBROADCASTSS (SP), Y2
+	VBROADCASTSS 64(SP), Y3
+	VPMOVZXBD    16(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPMOVZXBD    24(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VBROADCASTSS 4(SP), Y2
+	VBROADCASTSS 68(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VBROADCASTSS 8(SP), Y2
+	VBROADCASTSS 72(SP), Y3
+	VPMOVZXBD    16(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPMOVZXBD    24(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 160(AX)
+	VBROADCASTSS 12(SP), Y2
+	VBROADCASTSS 76(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 224(AX)
+	VBROADCASTSS 16(SP), Y2
+	VBROADCASTSS 80(SP), Y3
+	VPMOVZXBD    16(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VPMOVZXBD    24(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 288(AX)
+	VBROADCASTSS 20(SP), Y2
+	VBROADCASTSS 84(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 320(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 352(AX)
+	VBROADCASTSS 24(SP), Y2
+	VBROADCASTSS 88(SP), Y3
+	VPMOVZXBD    16(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 384(AX)
+	VPMOVZXBD    24(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 416(AX)
+	VBROADCASTSS 28(SP), Y2
+	VBROADCASTSS 92(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 448(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 480(AX)
+	VBROADCASTSS 32(SP), Y2
+	VBROADCASTSS 96(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 512(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 544(AX)
+	VBROADCASTSS 36(SP), Y2
+	VBROADCASTSS 100(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 576(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 608(AX)
+	VBROADCASTSS 40(SP), Y2
+	VBROADCASTSS 104(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 640(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 672(AX)
+	VBROADCASTSS 44(SP), Y2
+	VBROADCASTSS 108(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 704(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 736(AX)
+	VBROADCASTSS 48(SP), Y2
+	VBROADCASTSS 112(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 768(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 800(AX)
+	VBROADCASTSS 52(SP), Y2
+	VBROADCASTSS 116(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 832(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 864(AX)
+	VBROADCASTSS 56(SP), Y2
+	VBROADCASTSS 120(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 896(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 928(AX)
+	VBROADCASTSS 60(SP), Y2
+	VBROADCASTSS 124(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 960(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000054, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c00000003<>+0(SB)/4, $0x00000003
+GLOBL c00000003<>(SB), RODATA|NOPTR, $4
+
+// func q3KAVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q3KAVX2(SB), NOSPLIT, $80-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000003<>+0(SB), Y0
+	VBROADCASTSS c00000004<>+0(SB), Y1
+	VBROADCASTSS c00000020<>+0(SB), Y2
+
+block:
+	VPBROADCASTW 108(CX), X3
+	VCVTPH2PS    X3, Y3
+	MOVL         96(CX), BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 64(SP)
+	MOVL         100(CX), BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x02, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 68(SP)
+	MOVL         96(CX), BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x04, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 72(SP)
+	MOVL         100(CX), BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x06, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 76(SP)
+	VPMOVZXBD    64(SP), Y4
+	VPSUBD       Y2, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (SP)
+	VPMOVZXBD    72(SP), Y4
+	VPSUBD       Y2, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 32(SP)
+	VBROADCASTSS (SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPMOVZXBD    (CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPMOVZXBD    40(CX), Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 32(AX)
+	VBROADCASTSS 4(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 96(AX)
+	VBROADCASTSS 8(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 160(AX)
+	VBROADCASTSS 12(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 224(AX)
+	VBROADCASTSS 16(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 288(AX)
+	VBROADCASTSS 20(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 320(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 352(AX)
+	VBROADCASTSS 24(SP), Y3
+	VPMOVZXBD    32(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 384(AX)
+	VPMOVZXBD    40(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 416(AX)
+	VBROADCASTSS 28(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 448(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 480(AX)
+	VBROADCASTSS 32(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPMOVZXBD    (CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 512(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 544(AX)
+	VBROADCASTSS 36(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 576(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 608(AX)
+	VBROADCASTSS 40(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 640(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 672(AX)
+	VBROADCASTSS 44(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 704(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 736(AX)
+	VBROADCASTSS 48(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 768(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 800(AX)
+	VBROADCASTSS 52(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 832(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 864(AX)
+	VBROADCASTSS 56(SP), Y3
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    (CX), Y5
+	VPSRLD       $0x05, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 896(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    8(CX), Y5
+	VPSRLD       $0x05, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 928(AX)
+	VBROADCASTSS 60(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x05, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 960(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPSRLD       $0x06, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x05, Y5, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x0000006e, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c00000004<>+0(SB)/4, $0x00000004
+GLOBL c00000004<>(SB), RODATA|NOPTR, $4
+
+DATA c00000020<>+0(SB)/4, $0x00000020
+GLOBL c00000020<>(SB), RODATA|NOPTR, $4
+
+// func q4KAVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4KAVX2(SB), NOSPLIT, $96-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000010<>+0(SB), Y1
+
+block:
+	VPBROADCASTW (CX), X1
+	VCVTPH2PS    X1, Y1
+	VPBROADCASTW 2(CX), X2
+	VCVTPH2PS    X2, Y2
+	MOVL         4(CX), BX
+	MOVL         8(CX), SI
+	MOVL         12(CX), DI
+	MOVL         DI, R8
+	ANDL         $0x0f0f0f0f, R8
+	MOVL         BX, R9
+	SHRL         $0x02, R9
+	ANDL         $0x30303030, R9
+	ORL          R9, R8
+	MOVL         R8, 68(SP)
+	ANDL         $0x3f3f3f3f, BX
+	MOVL         BX, 64(SP)
+	MOVL         DI, BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         SI, DI
+	SHRL         $0x02, DI
+	ANDL         $0x30303030, DI
+	ORL          DI, BX
+	MOVL         BX, 76(SP)
+	ANDL         $0x3f3f3f3f, SI
+	MOVL         SI, 72(SP)
+	VPMOVZXBD    64(SP), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VMOVUPS      Y1, (SP)
+	VPMOVZXBD    72(SP), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 32(SP)
+	VBROADCASTSS (SP), Y1
+	VBROADCASTSS 32(SP), Y2
+	VPMOVZXBD    16(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPMOVZXBD    24(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPMOVZXBD    32(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPMOVZXBD    40(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	VBROADCASTSS 4(SP), Y1
+	VBROADCASTSS 36(SP), Y2
+	VPMOVZXBD    16(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 128(AX)
+	VPMOVZXBD    24(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 160(AX)
+	VPMOVZXBD    32(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 192(AX)
+	VPMOVZXBD    40(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 224(AX)
+	VBROADCASTSS 8(SP), Y1
+	VBROADCASTSS 40(SP), Y2
+	VPMOVZXBD    48(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMOVZXBD    56(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 288(AX)
+	VPMOVZXBD    64(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 320(AX)
+	VPMOVZXBD    72(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 352(AX)
+	VBROADCASTSS 12(SP), Y1
+	VBROADCASTSS 44(SP), Y2
+	VPMOVZXBD    48(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPMOVZXBD    56(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 416(AX)
+	VPMOVZXBD    64(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPMOVZXBD    72(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 480(AX)
+	VBROADCASTSS 16(SP), Y1
+	VBROADCASTSS 48(SP), Y2
+	VPMOVZXBD    80(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 512(AX)
+	VPMOVZXBD    88(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 544(AX)
+	VPMOVZXBD    96(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 576(AX)
+	VPMOVZXBD    104(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 608(AX)
+	VBROADCASTSS 20(SP), Y1
+	VBROADCASTSS 52(SP), Y2
+	VPMOVZXBD    80(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 640(AX)
+	VPMOVZXBD    88(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 672(AX)
+	VPMOVZXBD    96(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 704(AX)
+	VPMOVZXBD    104(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 736(AX)
+	VBROADCASTSS 24(SP), Y1
+	VBROADCASTSS 56(SP), Y2
+	VPMOVZXBD    112(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 768(AX)
+	VPMOVZXBD    120(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 800(AX)
+	VPMOVZXBD    128(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 832(AX)
+	VPMOVZXBD    136(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 864(AX)
+	VBROADCASTSS 28(SP), Y1
+	VBROADCASTSS 60(SP), Y2
+	VPMOVZXBD    112(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 896(AX)
+	VPMOVZXBD    120(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 928(AX)
+	VPMOVZXBD    128(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 960(AX)
+	VPMOVZXBD    136(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y1
+	VSUBPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000090, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q5KAVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5KAVX2(SB), NOSPLIT, $96-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000010<>+0(SB), Y1
+
+block:
+	VPBROADCASTW (CX), X2
+	VCVTPH2PS    X2, Y2
+	VPBROADCASTW 2(CX), X3
+	VCVTPH2PS    X3, Y3
+	MOVL         4(CX), BX
+	MOVL         8(CX), SI
+	MOVL         12(CX), DI
+	MOVL         DI, R8
+	ANDL         $0x0f0f0f0f, R8
+	MOVL         BX, R9
+	SHRL         $0x02, R9
+	ANDL         $0x30303030, R9
+	ORL          R9, R8
+	MOVL         R8, 68(SP)
+	ANDL         $0x3f3f3f3f, BX
+	MOVL         BX, 64(SP)
+	MOVL         DI, BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         SI, DI
+	SHRL         $0x02, DI
+	ANDL         $0x30303030, DI
+	ORL          DI, BX
+	MOVL         BX, 76(SP)
+	ANDL         $0x3f3f3f3f, SI
+	MOVL         SI, 72(SP)
+	VPMOVZXBD    64(SP), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VMOVUPS      Y2, (SP)
+	VPMOVZXBD    72(SP), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 32(SP)
+	VBROADCASTSS (SP), Y2
+	VBROADCASTSS 32(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPMOVZXBD    56(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPMOVZXBD    64(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VBROADCASTSS 4(SP), Y2
+	VBROADCASTSS 36(SP), Y3
+	VPMOVZXBD    48(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPMOVZXBD    56(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 160(AX)
+	VPMOVZXBD    64(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPMOVZXBD    72(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 224(AX)
+	VBROADCASTSS 8(SP), Y2
+	VBROADCASTSS 40(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPMOVZXBD    96(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 320(AX)
+	VPMOVZXBD    104(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSLLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 352(AX)
+	VBROADCASTSS 12(SP), Y2
+	VBROADCASTSS 44(SP), Y3
+	VPMOVZXBD    80(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 384(AX)
+	VPMOVZXBD    88(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 416(AX)
+	VPMOVZXBD    96(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 448(AX)
+	VPMOVZXBD    104(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSLLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 480(AX)
+	VBROADCASTSS 16(SP), Y2
+	VBROADCASTSS 48(SP), Y3
+	VPMOVZXBD    112(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 512(AX)
+	VPMOVZXBD    120(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 544(AX)
+	VPMOVZXBD    128(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 576(AX)
+	VPMOVZXBD    136(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 608(AX)
+	VBROADCASTSS 20(SP), Y2
+	VBROADCASTSS 52(SP), Y3
+	VPMOVZXBD    112(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 640(AX)
+	VPMOVZXBD    120(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 672(AX)
+	VPMOVZXBD    128(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 704(AX)
+	VPMOVZXBD    136(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSRLD       $0x01, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 736(AX)
+	VBROADCASTSS 24(SP), Y2
+	VBROADCASTSS 56(SP), Y3
+	VPMOVZXBD    144(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 768(AX)
+	VPMOVZXBD    152(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 800(AX)
+	VPMOVZXBD    160(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 832(AX)
+	VPMOVZXBD    168(CX), Y4
+	VPAND        Y0, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSRLD       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 864(AX)
+	VBROADCASTSS 28(SP), Y2
+	VBROADCASTSS 60(SP), Y3
+	VPMOVZXBD    144(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    16(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 896(AX)
+	VPMOVZXBD    152(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    24(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 928(AX)
+	VPMOVZXBD    160(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    32(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 960(AX)
+	VPMOVZXBD    168(CX), Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPMOVZXBD    40(CX), Y5
+	VPSRLD       $0x03, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x000000b0, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q6KAVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q6KAVX2(SB), NOSPLIT, $64-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Y0
+	VBROADCASTSS c00000030<>+0(SB), Y1
+	VBROADCASTSS c00000020<>+0(SB), Y2
+
+block:
+	VPBROADCASTW 208(CX), X3
+	VCVTPH2PS    X3, Y3
+	VPMOVSXBD    192(CX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (SP)
+	VPMOVSXBD    200(CX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 32(SP)
+	VPMOVZXBD    (CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    128(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPMOVZXBD    8(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    136(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPMOVZXBD    16(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    144(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPMOVZXBD    24(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    152(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 4(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	VPMOVZXBD    32(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    128(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 8(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 128(AX)
+	VPMOVZXBD    40(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    136(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 8(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 160(AX)
+	VPMOVZXBD    48(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    144(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 192(AX)
+	VPMOVZXBD    56(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    152(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 12(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 224(AX)
+	VPMOVZXBD    (CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    128(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 16(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMOVZXBD    8(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    136(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 16(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 288(AX)
+	VPMOVZXBD    16(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    144(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 20(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 320(AX)
+	VPMOVZXBD    24(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    152(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 20(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 352(AX)
+	VPMOVZXBD    32(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    128(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 24(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPMOVZXBD    40(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    136(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 24(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 416(AX)
+	VPMOVZXBD    48(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    144(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 28(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPMOVZXBD    56(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    152(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 28(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 480(AX)
+	VPMOVZXBD    64(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    160(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 32(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 512(AX)
+	VPMOVZXBD    72(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    168(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 32(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 544(AX)
+	VPMOVZXBD    80(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    176(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 36(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 576(AX)
+	VPMOVZXBD    88(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    184(CX), Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 36(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 608(AX)
+	VPMOVZXBD    96(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    160(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 40(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 640(AX)
+	VPMOVZXBD    104(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    168(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 40(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 672(AX)
+	VPMOVZXBD    112(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    176(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 44(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 704(AX)
+	VPMOVZXBD    120(CX), Y3
+	VPAND        Y0, Y3, Y3
+	VPMOVZXBD    184(CX), Y4
+	VPSLLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 44(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 736(AX)
+	VPMOVZXBD    64(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    160(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 48(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 768(AX)
+	VPMOVZXBD    72(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    168(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 48(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 800(AX)
+	VPMOVZXBD    80(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    176(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 52(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 832(AX)
+	VPMOVZXBD    88(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    184(CX), Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 52(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 864(AX)
+	VPMOVZXBD    96(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    160(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 56(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 896(AX)
+	VPMOVZXBD    104(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    168(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 56(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 928(AX)
+	VPMOVZXBD    112(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    176(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 60(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 960(AX)
+	VPMOVZXBD    120(CX), Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPMOVZXBD    184(CX), Y4
+	VPSRLD       $0x02, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y2, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 60(SP), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x000000d2, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c00000030<>+0(SB)/4, $0x00000030
+GLOBL c00000030<>(SB), RODATA|NOPTR, $4
+
+// func tq20AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq20AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000003<>+0(SB), Y1
+
+block:
+	VPBROADCASTW 64(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBD    (CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPMOVZXBD    8(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 160(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 416(AX)
+	VPMOVZXBD    16(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 320(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPMOVZXBD    24(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 224(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 352(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 480(AX)
+	VPMOVZXBD    32(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 512(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 640(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 768(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 896(AX)
+	VPMOVZXBD    40(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 544(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 672(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 800(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 928(AX)
+	VPMOVZXBD    48(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 576(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 704(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 832(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 960(AX)
+	VPMOVZXBD    56(CX), Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 608(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 736(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 864(AX)
+	VPSRLD       $0x02, Y3, Y3
+	VPAND        Y1, Y3, Y3
+	VPSUBD       Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y2
+	VMOVUPS      Y2, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000042, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func tq10AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq10AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c000000ff<>+0(SB), Y1
+
+block:
+	VPBROADCASTW 52(CX), X2
+	VCVTPH2PS    X2, Y2
+	VPMOVZXBD    (CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 384(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 512(AX)
+	VPAND        Y1, Y3, Y3
+	VPMOVZXBD    8(CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 160(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 416(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 544(AX)
+	VPAND        Y1, Y3, Y3
+	VPMOVZXBD    16(CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 320(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 448(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 576(AX)
+	VPAND        Y1, Y3, Y3
+	VPMOVZXBD    24(CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 224(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 352(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 480(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 608(AX)
+	VPAND        Y1, Y3, Y3
+	VPMOVZXBD    32(CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 640(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 704(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 768(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 832(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 896(AX)
+	VPAND        Y1, Y3, Y3
+	VPMOVZXBD    40(CX), Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 672(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 736(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 800(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 864(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 928(AX)
+	VPAND        Y1, Y3, Y3
+	VMOVD        48(CX), X3
+	VPMOVZXBD    X3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      X4, 960(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      X4, 976(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      X4, 992(AX)
+	VPAND        Y1, Y3, Y3
+	VPADDD       Y3, Y3, Y4
+	VPADDD       Y4, Y3, Y3
+	VPSRLD       $0x08, Y3, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y2
+	VMOVUPS      X2, 1008(AX)
+	VPAND        Y1, Y3, Y2
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000036, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c000000ff<>+0(SB)/4, $0x000000ff
+GLOBL c000000ff<>(SB), RODATA|NOPTR, $4
+
+// func q20AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q20AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000003<>+0(SB), Y1
+	VMOVUPS      q20shiftAVX2<>+0(SB), Y2
+
+block:
+	VPBROADCASTW (CX), X3
+	VCVTPH2PS    X3, Y3
+	VPBROADCASTD 2(CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VPBROADCASTD 2(CX), Y4
+	VPSRLD       $0x10, Y4, Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPBROADCASTD 6(CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPBROADCASTD 6(CX), Y4
+	VPSRLD       $0x10, Y4, Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	VPBROADCASTD 10(CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 128(AX)
+	VPBROADCASTD 10(CX), Y4
+	VPSRLD       $0x10, Y4, Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 160(AX)
+	VPBROADCASTD 14(CX), Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPBROADCASTD 14(CX), Y4
+	VPSRLD       $0x10, Y4, Y4
+	VPSRLVD      Y2, Y4, Y4
+	VPAND        Y1, Y4, Y4
+	VPSUBD       Y0, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      Y3, 224(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q20shiftAVX2<>+0(SB)/4, $0x00000000
+DATA q20shiftAVX2<>+4(SB)/4, $0x00000002
+DATA q20shiftAVX2<>+8(SB)/4, $0x00000004
+DATA q20shiftAVX2<>+12(SB)/4, $0x00000006
+DATA q20shiftAVX2<>+16(SB)/4, $0x00000008
+DATA q20shiftAVX2<>+20(SB)/4, $0x0000000a
+DATA q20shiftAVX2<>+24(SB)/4, $0x0000000c
+DATA q20shiftAVX2<>+28(SB)/4, $0x0000000e
+GLOBL q20shiftAVX2<>(SB), RODATA|NOPTR, $32
+
+// func q10AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q10AVX2(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c80000000<>+0(SB), Y0
+	VMOVUPS      q10shiftAVX2<>+0(SB), Y1
+
+block:
+	VPBROADCASTW (CX), X2
+	VCVTPH2PS    X2, Y2
+	VPXOR        Y0, Y2, Y2
+	VPBROADCASTD 2(CX), Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD 2(CX), Y3
+	VPSRLD       $0x08, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD 2(CX), Y3
+	VPSRLD       $0x10, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD 2(CX), Y3
+	VPSRLD       $0x18, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	VPBROADCASTD 6(CX), Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 128(AX)
+	VPBROADCASTD 6(CX), Y3
+	VPSRLD       $0x08, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 160(AX)
+	VPBROADCASTD 6(CX), Y3
+	VPSRLD       $0x10, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 192(AX)
+	VPBROADCASTD 6(CX), Y3
+	VPSRLD       $0x18, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 224(AX)
+	VPBROADCASTD 10(CX), Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPBROADCASTD 10(CX), Y3
+	VPSRLD       $0x08, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 288(AX)
+	VPBROADCASTD 10(CX), Y3
+	VPSRLD       $0x10, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 320(AX)
+	VPBROADCASTD 10(CX), Y3
+	VPSRLD       $0x18, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 352(AX)
+	VPBROADCASTD 14(CX), Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPBROADCASTD 14(CX), Y3
+	VPSRLD       $0x08, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 416(AX)
+	VPBROADCASTD 14(CX), Y3
+	VPSRLD       $0x10, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPBROADCASTD 14(CX), Y3
+	VPSRLD       $0x18, Y3, Y3
+	VPSLLVD      Y1, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y2, Y3, Y2
+	VMOVUPS      Y2, 480(AX)
+	ADDQ         $0x00000200, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c80000000<>+0(SB)/4, $0x80000000
+GLOBL c80000000<>(SB), RODATA|NOPTR, $4
+
+DATA q10shiftAVX2<>+0(SB)/4, $0x0000001f
+DATA q10shiftAVX2<>+4(SB)/4, $0x0000001e
+DATA q10shiftAVX2<>+8(SB)/4, $0x0000001d
+DATA q10shiftAVX2<>+12(SB)/4, $0x0000001c
+DATA q10shiftAVX2<>+16(SB)/4, $0x0000001b
+DATA q10shiftAVX2<>+20(SB)/4, $0x0000001a
+DATA q10shiftAVX2<>+24(SB)/4, $0x00000019
+DATA q10shiftAVX2<>+28(SB)/4, $0x00000018
+GLOBL q10shiftAVX2<>(SB), RODATA|NOPTR, $32
+
 // func transposeAVX512(dst *float32, src *float32, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transposeAVX512(SB), NOSPLIT, $0-32
@@ -4994,9 +7785,6 @@ levels:
 	VZEROUPPER
 	RET
 
-DATA c000000ff<>+0(SB)/4, $0x000000ff
-GLOBL c000000ff<>(SB), RODATA|NOPTR, $4
-
 // func requantizeAVX512(x *float32, n int, levels *int32, d *float32, m *float32, bounds *uint32)
 // Requires: AVX, AVX512F
 TEXT ·requantizeAVX512(SB), NOSPLIT, $0-48
@@ -5069,9 +7857,6 @@ number:
 	JG        number
 	VZEROUPPER
 	RET
-
-DATA c80000000<>+0(SB)/4, $0x80000000
-GLOBL c80000000<>(SB), RODATA|NOPTR, $4
 
 DATA c7fc00000<>+0(SB)/4, $0x7fc00000
 GLOBL c7fc00000<>(SB), RODATA|NOPTR, $4
@@ -5746,9 +8531,6 @@ DATA lanegrid2AVX512<>+52(SB)/4, $0x0000000d
 DATA lanegrid2AVX512<>+56(SB)/4, $0x0000000e
 DATA lanegrid2AVX512<>+60(SB)/4, $0x0000000f
 GLOBL lanegrid2AVX512<>(SB), RODATA|NOPTR, $64
-
-DATA c00000010<>+0(SB)/4, $0x00000010
-GLOBL c00000010<>(SB), RODATA|NOPTR, $4
 
 // func grid3AVX512(args *uint64)
 // Requires: AVX, AVX512F, BMI, BMI2, CMOV
@@ -6547,3 +9329,1680 @@ number:
 	VMOVUPS  Z0, (AX)
 	VZEROUPPER
 	RET
+
+// func q80AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q80AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+block:
+	VPBROADCASTW (CX), Y0
+	VCVTPH2PS    Y0, Z0
+	VPMOVSXBD    2(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+	VPMOVSXBD    18(CX), Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS      Z0, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q40AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q40AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000008<>+0(SB), Z1
+
+block:
+	VPBROADCASTW (CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPMOVZXBD    2(CX), Z3
+	VPANDD       Z0, Z3, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPSRLD       $0x04, Z3, Z3
+	VPSUBD       Z1, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z2, Z3, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q41AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q41AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+
+block:
+	VPBROADCASTW (CX), Y1
+	VCVTPH2PS    Y1, Z1
+	VPBROADCASTW 2(CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPMOVZXBD    4(CX), Z3
+	VPANDD       Z0, Z3, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z1, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPSRLD       $0x04, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z1, Z3, Z1
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000014, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q50AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q50AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000010<>+0(SB), Z1
+	VBROADCASTSS c00000010<>+0(SB), Z2
+	VMOVUPS      q50shiftaAVX512<>+0(SB), Z3
+	VMOVUPS      q50shiftbAVX512<>+0(SB), Z4
+
+block:
+	VPBROADCASTW (CX), Y5
+	VCVTPH2PS    Y5, Z5
+	VPBROADCASTD 2(CX), Z6
+	VPMOVZXBD    6(CX), Z7
+	VPANDD       Z0, Z7, Z8
+	VPSLLVD      Z3, Z6, Z9
+	VPSRLD       $0x1b, Z9, Z9
+	VPANDD       Z2, Z9, Z9
+	VPORD        Z9, Z8, Z8
+	VPSUBD       Z1, Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z5, Z8, Z8
+	VMOVUPS      Z8, (AX)
+	VPSRLD       $0x04, Z7, Z7
+	VPSLLVD      Z4, Z6, Z6
+	VPSRLD       $0x1b, Z6, Z6
+	VPANDD       Z2, Z6, Z6
+	VPORD        Z6, Z7, Z6
+	VPSUBD       Z1, Z6, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z5, Z6, Z5
+	VMOVUPS      Z5, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000016, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q50shiftaAVX512<>+0(SB)/4, $0x0000001f
+DATA q50shiftaAVX512<>+4(SB)/4, $0x0000001e
+DATA q50shiftaAVX512<>+8(SB)/4, $0x0000001d
+DATA q50shiftaAVX512<>+12(SB)/4, $0x0000001c
+DATA q50shiftaAVX512<>+16(SB)/4, $0x0000001b
+DATA q50shiftaAVX512<>+20(SB)/4, $0x0000001a
+DATA q50shiftaAVX512<>+24(SB)/4, $0x00000019
+DATA q50shiftaAVX512<>+28(SB)/4, $0x00000018
+DATA q50shiftaAVX512<>+32(SB)/4, $0x00000017
+DATA q50shiftaAVX512<>+36(SB)/4, $0x00000016
+DATA q50shiftaAVX512<>+40(SB)/4, $0x00000015
+DATA q50shiftaAVX512<>+44(SB)/4, $0x00000014
+DATA q50shiftaAVX512<>+48(SB)/4, $0x00000013
+DATA q50shiftaAVX512<>+52(SB)/4, $0x00000012
+DATA q50shiftaAVX512<>+56(SB)/4, $0x00000011
+DATA q50shiftaAVX512<>+60(SB)/4, $0x00000010
+GLOBL q50shiftaAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA q50shiftbAVX512<>+0(SB)/4, $0x0000000f
+DATA q50shiftbAVX512<>+4(SB)/4, $0x0000000e
+DATA q50shiftbAVX512<>+8(SB)/4, $0x0000000d
+DATA q50shiftbAVX512<>+12(SB)/4, $0x0000000c
+DATA q50shiftbAVX512<>+16(SB)/4, $0x0000000b
+DATA q50shiftbAVX512<>+20(SB)/4, $0x0000000a
+DATA q50shiftbAVX512<>+24(SB)/4, $0x00000009
+DATA q50shiftbAVX512<>+28(SB)/4, $0x00000008
+DATA q50shiftbAVX512<>+32(SB)/4, $0x00000007
+DATA q50shiftbAVX512<>+36(SB)/4, $0x00000006
+DATA q50shiftbAVX512<>+40(SB)/4, $0x00000005
+DATA q50shiftbAVX512<>+44(SB)/4, $0x00000004
+DATA q50shiftbAVX512<>+48(SB)/4, $0x00000003
+DATA q50shiftbAVX512<>+52(SB)/4, $0x00000002
+DATA q50shiftbAVX512<>+56(SB)/4, $0x00000001
+DATA q50shiftbAVX512<>+60(SB)/4, $0x00000000
+GLOBL q50shiftbAVX512<>(SB), RODATA|NOPTR, $64
+
+// func q51AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q51AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000010<>+0(SB), Z1
+	VMOVUPS      q51shiftaAVX512<>+0(SB), Z2
+	VMOVUPS      q51shiftbAVX512<>+0(SB), Z3
+
+block:
+	VPBROADCASTW (CX), Y4
+	VCVTPH2PS    Y4, Z4
+	VPBROADCASTW 2(CX), Y5
+	VCVTPH2PS    Y5, Z5
+	VPBROADCASTD 4(CX), Z6
+	VPMOVZXBD    8(CX), Z7
+	VPANDD       Z0, Z7, Z8
+	VPSLLVD      Z2, Z6, Z9
+	VPSRLD       $0x1b, Z9, Z9
+	VPANDD       Z1, Z9, Z9
+	VPORD        Z9, Z8, Z8
+	VCVTDQ2PS    Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS       Z5, Z8, Z8
+	VMOVUPS      Z8, (AX)
+	VPSRLD       $0x04, Z7, Z7
+	VPSLLVD      Z3, Z6, Z6
+	VPSRLD       $0x1b, Z6, Z6
+	VPANDD       Z1, Z6, Z6
+	VPORD        Z6, Z7, Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z4, Z6, Z4
+	VADDPS       Z5, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000018, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q51shiftaAVX512<>+0(SB)/4, $0x0000001f
+DATA q51shiftaAVX512<>+4(SB)/4, $0x0000001e
+DATA q51shiftaAVX512<>+8(SB)/4, $0x0000001d
+DATA q51shiftaAVX512<>+12(SB)/4, $0x0000001c
+DATA q51shiftaAVX512<>+16(SB)/4, $0x0000001b
+DATA q51shiftaAVX512<>+20(SB)/4, $0x0000001a
+DATA q51shiftaAVX512<>+24(SB)/4, $0x00000019
+DATA q51shiftaAVX512<>+28(SB)/4, $0x00000018
+DATA q51shiftaAVX512<>+32(SB)/4, $0x00000017
+DATA q51shiftaAVX512<>+36(SB)/4, $0x00000016
+DATA q51shiftaAVX512<>+40(SB)/4, $0x00000015
+DATA q51shiftaAVX512<>+44(SB)/4, $0x00000014
+DATA q51shiftaAVX512<>+48(SB)/4, $0x00000013
+DATA q51shiftaAVX512<>+52(SB)/4, $0x00000012
+DATA q51shiftaAVX512<>+56(SB)/4, $0x00000011
+DATA q51shiftaAVX512<>+60(SB)/4, $0x00000010
+GLOBL q51shiftaAVX512<>(SB), RODATA|NOPTR, $64
+
+DATA q51shiftbAVX512<>+0(SB)/4, $0x0000000f
+DATA q51shiftbAVX512<>+4(SB)/4, $0x0000000e
+DATA q51shiftbAVX512<>+8(SB)/4, $0x0000000d
+DATA q51shiftbAVX512<>+12(SB)/4, $0x0000000c
+DATA q51shiftbAVX512<>+16(SB)/4, $0x0000000b
+DATA q51shiftbAVX512<>+20(SB)/4, $0x0000000a
+DATA q51shiftbAVX512<>+24(SB)/4, $0x00000009
+DATA q51shiftbAVX512<>+28(SB)/4, $0x00000008
+DATA q51shiftbAVX512<>+32(SB)/4, $0x00000007
+DATA q51shiftbAVX512<>+36(SB)/4, $0x00000006
+DATA q51shiftbAVX512<>+40(SB)/4, $0x00000005
+DATA q51shiftbAVX512<>+44(SB)/4, $0x00000004
+DATA q51shiftbAVX512<>+48(SB)/4, $0x00000003
+DATA q51shiftbAVX512<>+52(SB)/4, $0x00000002
+DATA q51shiftbAVX512<>+56(SB)/4, $0x00000001
+DATA q51shiftbAVX512<>+60(SB)/4, $0x00000000
+GLOBL q51shiftbAVX512<>(SB), RODATA|NOPTR, $64
+
+// func q2KAVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q2KAVX512(SB), NOSPLIT, $128-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000003<>+0(SB), Z0
+	VBROADCASTSS c0000000f<>+0(SB), Z1
+
+block:
+	VPBROADCASTW 80(CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPBROADCASTW 82(CX), Y3
+	VCVTPH2PS    Y3, Z3
+	VPMOVZXBD    (CX), Z4
+	VPANDD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VMOVUPS      Z2, (SP)
+	VPMOVZXBD    (CX), Z2
+	VPSRLD       $0x04, Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 64(SP)
+	VBROADCASTSS (SP), Z2
+	VBROADCASTSS 64(SP), Z3
+	VPMOVZXBD    16(CX), Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VBROADCASTSS 4(SP), Z2
+	VBROADCASTSS 68(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	VBROADCASTSS 8(SP), Z2
+	VBROADCASTSS 72(SP), Z3
+	VPMOVZXBD    16(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 128(AX)
+	VBROADCASTSS 12(SP), Z2
+	VBROADCASTSS 76(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 192(AX)
+	VBROADCASTSS 16(SP), Z2
+	VBROADCASTSS 80(SP), Z3
+	VPMOVZXBD    16(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 256(AX)
+	VBROADCASTSS 20(SP), Z2
+	VBROADCASTSS 84(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 320(AX)
+	VBROADCASTSS 24(SP), Z2
+	VBROADCASTSS 88(SP), Z3
+	VPMOVZXBD    16(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 384(AX)
+	VBROADCASTSS 28(SP), Z2
+	VBROADCASTSS 92(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 448(AX)
+	VBROADCASTSS 32(SP), Z2
+	VBROADCASTSS 96(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 512(AX)
+	VBROADCASTSS 36(SP), Z2
+	VBROADCASTSS 100(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 576(AX)
+	VBROADCASTSS 40(SP), Z2
+	VBROADCASTSS 104(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 640(AX)
+	VBROADCASTSS 44(SP), Z2
+	VBROADCASTSS 108(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 704(AX)
+	VBROADCASTSS 48(SP), Z2
+	VBROADCASTSS 112(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 768(AX)
+	VBROADCASTSS 52(SP), Z2
+	VBROADCASTSS 116(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 832(AX)
+	VBROADCASTSS 56(SP), Z2
+	VBROADCASTSS 120(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 896(AX)
+	VBROADCASTSS 60(SP), Z2
+	VBROADCASTSS 124(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPANDD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VSUBPS       Z3, Z2, Z2
+	VMOVUPS      Z2, 960(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000054, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q3KAVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q3KAVX512(SB), NOSPLIT, $80-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000003<>+0(SB), Z0
+	VBROADCASTSS c00000004<>+0(SB), Z1
+	VBROADCASTSS c00000020<>+0(SB), Z2
+
+block:
+	VPBROADCASTW 108(CX), Y3
+	VCVTPH2PS    Y3, Z3
+	MOVL         96(CX), BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 64(SP)
+	MOVL         100(CX), BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x02, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 68(SP)
+	MOVL         96(CX), BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x04, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 72(SP)
+	MOVL         100(CX), BX
+	SHRL         $0x04, BX
+	ANDL         $0x0f0f0f0f, BX
+	MOVL         104(CX), SI
+	SHRL         $0x06, SI
+	ANDL         $0x03030303, SI
+	SHLL         $0x04, SI
+	ORL          SI, BX
+	MOVL         BX, 76(SP)
+	VPMOVZXBD    64(SP), Z4
+	VPSUBD       Z2, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, (SP)
+	VBROADCASTSS (SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPMOVZXBD    (CX), Z5
+	VPSLLD       $0x02, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, (AX)
+	VBROADCASTSS 4(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSLLD       $0x02, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 64(AX)
+	VBROADCASTSS 8(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPSLLD       $0x01, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 128(AX)
+	VBROADCASTSS 12(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSLLD       $0x01, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 192(AX)
+	VBROADCASTSS 16(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 256(AX)
+	VBROADCASTSS 20(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 320(AX)
+	VBROADCASTSS 24(SP), Z3
+	VPMOVZXBD    32(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPSRLD       $0x01, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 384(AX)
+	VBROADCASTSS 28(SP), Z3
+	VPMOVZXBD    48(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSRLD       $0x01, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 448(AX)
+	VBROADCASTSS 32(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPMOVZXBD    (CX), Z5
+	VPSRLD       $0x02, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 512(AX)
+	VBROADCASTSS 36(SP), Z3
+	VPMOVZXBD    80(CX), Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSRLD       $0x02, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 576(AX)
+	VBROADCASTSS 40(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPSRLD       $0x03, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 640(AX)
+	VBROADCASTSS 44(SP), Z3
+	VPMOVZXBD    80(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSRLD       $0x03, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 704(AX)
+	VBROADCASTSS 48(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 768(AX)
+	VBROADCASTSS 52(SP), Z3
+	VPMOVZXBD    80(CX), Z4
+	VPSRLD       $0x04, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSRLD       $0x04, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 832(AX)
+	VBROADCASTSS 56(SP), Z3
+	VPMOVZXBD    64(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPMOVZXBD    (CX), Z5
+	VPSRLD       $0x05, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 896(AX)
+	VBROADCASTSS 60(SP), Z3
+	VPMOVZXBD    80(CX), Z4
+	VPSRLD       $0x06, Z4, Z4
+	VPMOVZXBD    16(CX), Z5
+	VPSRLD       $0x05, Z5, Z5
+	VPANDD       Z0, Z4, Z4
+	VPANDD       Z1, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSUBD       Z1, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 960(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x0000006e, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q4KAVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q4KAVX512(SB), NOSPLIT, $96-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000010<>+0(SB), Z1
+
+block:
+	VPBROADCASTW  (CX), Y1
+	VCVTPH2PS     Y1, Z1
+	VPBROADCASTW  2(CX), Y2
+	VCVTPH2PS     Y2, Z2
+	MOVL          4(CX), BX
+	MOVL          8(CX), SI
+	MOVL          12(CX), DI
+	MOVL          DI, R8
+	ANDL          $0x0f0f0f0f, R8
+	MOVL          BX, R9
+	SHRL          $0x02, R9
+	ANDL          $0x30303030, R9
+	ORL           R9, R8
+	MOVL          R8, 68(SP)
+	ANDL          $0x3f3f3f3f, BX
+	MOVL          BX, 64(SP)
+	MOVL          DI, BX
+	SHRL          $0x04, BX
+	ANDL          $0x0f0f0f0f, BX
+	MOVL          SI, DI
+	SHRL          $0x02, DI
+	ANDL          $0x30303030, DI
+	ORL           DI, BX
+	MOVL          BX, 76(SP)
+	ANDL          $0x3f3f3f3f, SI
+	MOVL          SI, 72(SP)
+	VPMOVZXBD     64(SP), Z3
+	VCVTDQ2PS     Z3, Z3
+	VEXTRACTF64X4 $0x00, Z2, Y2
+	VINSERTF64X4  $0x01, Y2, Z1, Z1
+	VMULPS        Z1, Z3, Z1
+	VMOVUPS       Z1, (SP)
+	VBROADCASTSS  (SP), Z1
+	VBROADCASTSS  32(SP), Z2
+	VPMOVZXBD     16(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, (AX)
+	VPMOVZXBD     32(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 64(AX)
+	VBROADCASTSS  4(SP), Z1
+	VBROADCASTSS  36(SP), Z2
+	VPMOVZXBD     16(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 128(AX)
+	VPMOVZXBD     32(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 192(AX)
+	VBROADCASTSS  8(SP), Z1
+	VBROADCASTSS  40(SP), Z2
+	VPMOVZXBD     48(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 256(AX)
+	VPMOVZXBD     64(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 320(AX)
+	VBROADCASTSS  12(SP), Z1
+	VBROADCASTSS  44(SP), Z2
+	VPMOVZXBD     48(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 384(AX)
+	VPMOVZXBD     64(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 448(AX)
+	VBROADCASTSS  16(SP), Z1
+	VBROADCASTSS  48(SP), Z2
+	VPMOVZXBD     80(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 512(AX)
+	VPMOVZXBD     96(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 576(AX)
+	VBROADCASTSS  20(SP), Z1
+	VBROADCASTSS  52(SP), Z2
+	VPMOVZXBD     80(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 640(AX)
+	VPMOVZXBD     96(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 704(AX)
+	VBROADCASTSS  24(SP), Z1
+	VBROADCASTSS  56(SP), Z2
+	VPMOVZXBD     112(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 768(AX)
+	VPMOVZXBD     128(CX), Z3
+	VPANDD        Z0, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 832(AX)
+	VBROADCASTSS  28(SP), Z1
+	VBROADCASTSS  60(SP), Z2
+	VPMOVZXBD     112(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z3
+	VSUBPS        Z2, Z3, Z3
+	VMOVUPS       Z3, 896(AX)
+	VPMOVZXBD     128(CX), Z3
+	VPSRLD        $0x04, Z3, Z3
+	VCVTDQ2PS     Z3, Z3
+	VMULPS        Z1, Z3, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMOVUPS       Z1, 960(AX)
+	ADDQ          $0x00000400, AX
+	ADDQ          $0x00000090, CX
+	DECQ          DX
+	JNZ           block
+	VZEROUPPER
+	RET
+
+// func q5KAVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q5KAVX512(SB), NOSPLIT, $96-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000010<>+0(SB), Z1
+
+block:
+	VPBROADCASTW  (CX), Y2
+	VCVTPH2PS     Y2, Z2
+	VPBROADCASTW  2(CX), Y3
+	VCVTPH2PS     Y3, Z3
+	MOVL          4(CX), BX
+	MOVL          8(CX), SI
+	MOVL          12(CX), DI
+	MOVL          DI, R8
+	ANDL          $0x0f0f0f0f, R8
+	MOVL          BX, R9
+	SHRL          $0x02, R9
+	ANDL          $0x30303030, R9
+	ORL           R9, R8
+	MOVL          R8, 68(SP)
+	ANDL          $0x3f3f3f3f, BX
+	MOVL          BX, 64(SP)
+	MOVL          DI, BX
+	SHRL          $0x04, BX
+	ANDL          $0x0f0f0f0f, BX
+	MOVL          SI, DI
+	SHRL          $0x02, DI
+	ANDL          $0x30303030, DI
+	ORL           DI, BX
+	MOVL          BX, 76(SP)
+	ANDL          $0x3f3f3f3f, SI
+	MOVL          SI, 72(SP)
+	VPMOVZXBD     64(SP), Z4
+	VCVTDQ2PS     Z4, Z4
+	VEXTRACTF64X4 $0x00, Z3, Y3
+	VINSERTF64X4  $0x01, Y3, Z2, Z2
+	VMULPS        Z2, Z4, Z2
+	VMOVUPS       Z2, (SP)
+	VBROADCASTSS  (SP), Z2
+	VBROADCASTSS  32(SP), Z3
+	VPMOVZXBD     48(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSLLD        $0x04, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, (AX)
+	VPMOVZXBD     64(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSLLD        $0x04, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 64(AX)
+	VBROADCASTSS  4(SP), Z2
+	VBROADCASTSS  36(SP), Z3
+	VPMOVZXBD     48(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSLLD        $0x03, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 128(AX)
+	VPMOVZXBD     64(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSLLD        $0x03, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 192(AX)
+	VBROADCASTSS  8(SP), Z2
+	VBROADCASTSS  40(SP), Z3
+	VPMOVZXBD     80(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSLLD        $0x02, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 256(AX)
+	VPMOVZXBD     96(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSLLD        $0x02, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 320(AX)
+	VBROADCASTSS  12(SP), Z2
+	VBROADCASTSS  44(SP), Z3
+	VPMOVZXBD     80(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSLLD        $0x01, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 384(AX)
+	VPMOVZXBD     96(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSLLD        $0x01, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 448(AX)
+	VBROADCASTSS  16(SP), Z2
+	VBROADCASTSS  48(SP), Z3
+	VPMOVZXBD     112(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 512(AX)
+	VPMOVZXBD     128(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 576(AX)
+	VBROADCASTSS  20(SP), Z2
+	VBROADCASTSS  52(SP), Z3
+	VPMOVZXBD     112(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSRLD        $0x01, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 640(AX)
+	VPMOVZXBD     128(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSRLD        $0x01, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 704(AX)
+	VBROADCASTSS  24(SP), Z2
+	VBROADCASTSS  56(SP), Z3
+	VPMOVZXBD     144(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSRLD        $0x02, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 768(AX)
+	VPMOVZXBD     160(CX), Z4
+	VPANDD        Z0, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSRLD        $0x02, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 832(AX)
+	VBROADCASTSS  28(SP), Z2
+	VBROADCASTSS  60(SP), Z3
+	VPMOVZXBD     144(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     16(CX), Z5
+	VPSRLD        $0x03, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VSUBPS        Z3, Z4, Z4
+	VMOVUPS       Z4, 896(AX)
+	VPMOVZXBD     160(CX), Z4
+	VPSRLD        $0x04, Z4, Z4
+	VPMOVZXBD     32(CX), Z5
+	VPSRLD        $0x03, Z5, Z5
+	VPANDD        Z1, Z5, Z5
+	VPORD         Z5, Z4, Z4
+	VCVTDQ2PS     Z4, Z4
+	VMULPS        Z2, Z4, Z2
+	VSUBPS        Z3, Z2, Z2
+	VMOVUPS       Z2, 960(AX)
+	ADDQ          $0x00000400, AX
+	ADDQ          $0x000000b0, CX
+	DECQ          DX
+	JNZ           block
+	VZEROUPPER
+	RET
+
+// func q6KAVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q6KAVX512(SB), NOSPLIT, $64-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c0000000f<>+0(SB), Z0
+	VBROADCASTSS c00000030<>+0(SB), Z1
+	VBROADCASTSS c00000020<>+0(SB), Z2
+
+block:
+	VPBROADCASTW 208(CX), Y3
+	VCVTPH2PS    Y3, Z3
+	VPMOVSXBD    192(CX), Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, (SP)
+	VPMOVZXBD    (CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    128(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS (SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, (AX)
+	VPMOVZXBD    16(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    144(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 4(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 64(AX)
+	VPMOVZXBD    32(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    128(CX), Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 8(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 128(AX)
+	VPMOVZXBD    48(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    144(CX), Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 12(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 192(AX)
+	VPMOVZXBD    (CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    128(CX), Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 16(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 256(AX)
+	VPMOVZXBD    16(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    144(CX), Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 20(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 320(AX)
+	VPMOVZXBD    32(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    128(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 24(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 384(AX)
+	VPMOVZXBD    48(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    144(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 28(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 448(AX)
+	VPMOVZXBD    64(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    160(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 32(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 512(AX)
+	VPMOVZXBD    80(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    176(CX), Z4
+	VPSLLD       $0x04, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 36(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 576(AX)
+	VPMOVZXBD    96(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    160(CX), Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 40(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 640(AX)
+	VPMOVZXBD    112(CX), Z3
+	VPANDD       Z0, Z3, Z3
+	VPMOVZXBD    176(CX), Z4
+	VPSLLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 44(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 704(AX)
+	VPMOVZXBD    64(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    160(CX), Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 48(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 768(AX)
+	VPMOVZXBD    80(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    176(CX), Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 52(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 832(AX)
+	VPMOVZXBD    96(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    160(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 56(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 896(AX)
+	VPMOVZXBD    112(CX), Z3
+	VPSRLD       $0x04, Z3, Z3
+	VPMOVZXBD    176(CX), Z4
+	VPSRLD       $0x02, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPORD        Z4, Z3, Z3
+	VPSUBD       Z2, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VBROADCASTSS 60(SP), Z4
+	VMULPS       Z4, Z3, Z3
+	VMOVUPS      Z3, 960(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x000000d2, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func tq20AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·tq20AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Z0
+	VBROADCASTSS c00000003<>+0(SB), Z1
+
+block:
+	VPBROADCASTW 64(CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPMOVZXBD    (CX), Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 128(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 256(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z3
+	VPSUBD       Z0, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z2, Z3, Z3
+	VMOVUPS      Z3, 384(AX)
+	VPMOVZXBD    16(CX), Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 192(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 320(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z3
+	VPSUBD       Z0, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z2, Z3, Z3
+	VMOVUPS      Z3, 448(AX)
+	VPMOVZXBD    32(CX), Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 512(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 640(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 768(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z3
+	VPSUBD       Z0, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z2, Z3, Z3
+	VMOVUPS      Z3, 896(AX)
+	VPMOVZXBD    48(CX), Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 576(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 704(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 832(AX)
+	VPSRLD       $0x02, Z3, Z3
+	VPANDD       Z1, Z3, Z3
+	VPSUBD       Z0, Z3, Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z2, Z3, Z2
+	VMOVUPS      Z2, 960(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000042, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func tq10AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·tq10AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Z0
+	VBROADCASTSS c000000ff<>+0(SB), Z1
+
+block:
+	VPBROADCASTW 52(CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPMOVZXBD    (CX), Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 128(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 256(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 384(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 512(AX)
+	VPANDD       Z1, Z3, Z3
+	VPMOVZXBD    16(CX), Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 192(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 320(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 448(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 576(AX)
+	VPANDD       Z1, Z3, Z3
+	VPMOVZXBD    32(CX), Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 640(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 704(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 768(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 832(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      Z4, 896(AX)
+	VPANDD       Z1, Z3, Z3
+	VMOVD        48(CX), X3
+	VPMOVZXBD    X3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      X4, 960(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      X4, 976(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      X4, 992(AX)
+	VPANDD       Z1, Z3, Z3
+	VPADDD       Z3, Z3, Z4
+	VPADDD       Z4, Z3, Z3
+	VPSRLD       $0x08, Z3, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z2, Z4, Z2
+	VMOVUPS      X2, 1008(AX)
+	VPANDD       Z1, Z3, Z2
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000036, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func q20AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q20AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c00000001<>+0(SB), Z0
+	VBROADCASTSS c00000003<>+0(SB), Z1
+	VMOVUPS      q20shiftAVX512<>+0(SB), Z2
+
+block:
+	VPBROADCASTW (CX), Y3
+	VCVTPH2PS    Y3, Z3
+	VPBROADCASTD 2(CX), Z4
+	VPSRLVD      Z2, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPBROADCASTD 6(CX), Z4
+	VPSRLVD      Z2, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	VPBROADCASTD 10(CX), Z4
+	VPSRLVD      Z2, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VMOVUPS      Z4, 128(AX)
+	VPBROADCASTD 14(CX), Z4
+	VPSRLVD      Z2, Z4, Z4
+	VPANDD       Z1, Z4, Z4
+	VPSUBD       Z0, Z4, Z4
+	VCVTDQ2PS    Z4, Z4
+	VMULPS       Z3, Z4, Z3
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q20shiftAVX512<>+0(SB)/4, $0x00000000
+DATA q20shiftAVX512<>+4(SB)/4, $0x00000002
+DATA q20shiftAVX512<>+8(SB)/4, $0x00000004
+DATA q20shiftAVX512<>+12(SB)/4, $0x00000006
+DATA q20shiftAVX512<>+16(SB)/4, $0x00000008
+DATA q20shiftAVX512<>+20(SB)/4, $0x0000000a
+DATA q20shiftAVX512<>+24(SB)/4, $0x0000000c
+DATA q20shiftAVX512<>+28(SB)/4, $0x0000000e
+DATA q20shiftAVX512<>+32(SB)/4, $0x00000010
+DATA q20shiftAVX512<>+36(SB)/4, $0x00000012
+DATA q20shiftAVX512<>+40(SB)/4, $0x00000014
+DATA q20shiftAVX512<>+44(SB)/4, $0x00000016
+DATA q20shiftAVX512<>+48(SB)/4, $0x00000018
+DATA q20shiftAVX512<>+52(SB)/4, $0x0000001a
+DATA q20shiftAVX512<>+56(SB)/4, $0x0000001c
+DATA q20shiftAVX512<>+60(SB)/4, $0x0000001e
+GLOBL q20shiftAVX512<>(SB), RODATA|NOPTR, $64
+
+// func q10AVX512(dst *float32, src *byte, n int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q10AVX512(SB), NOSPLIT, $0-24
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS c80000000<>+0(SB), Z0
+	VMOVUPS      q10shiftAVX512<>+0(SB), Z1
+
+block:
+	VPBROADCASTW (CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VPXORD       Z0, Z2, Z2
+	VPBROADCASTD 2(CX), Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD 2(CX), Z3
+	VPSRLD       $0x10, Z3, Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 64(AX)
+	VPBROADCASTD 6(CX), Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 128(AX)
+	VPBROADCASTD 6(CX), Z3
+	VPSRLD       $0x10, Z3, Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 192(AX)
+	VPBROADCASTD 10(CX), Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 256(AX)
+	VPBROADCASTD 10(CX), Z3
+	VPSRLD       $0x10, Z3, Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 320(AX)
+	VPBROADCASTD 14(CX), Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z3
+	VMOVUPS      Z3, 384(AX)
+	VPBROADCASTD 14(CX), Z3
+	VPSRLD       $0x10, Z3, Z3
+	VPSLLVD      Z1, Z3, Z3
+	VPANDD       Z0, Z3, Z3
+	VPXORD       Z2, Z3, Z2
+	VMOVUPS      Z2, 448(AX)
+	ADDQ         $0x00000200, AX
+	ADDQ         $0x00000012, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA q10shiftAVX512<>+0(SB)/4, $0x0000001f
+DATA q10shiftAVX512<>+4(SB)/4, $0x0000001e
+DATA q10shiftAVX512<>+8(SB)/4, $0x0000001d
+DATA q10shiftAVX512<>+12(SB)/4, $0x0000001c
+DATA q10shiftAVX512<>+16(SB)/4, $0x0000001b
+DATA q10shiftAVX512<>+20(SB)/4, $0x0000001a
+DATA q10shiftAVX512<>+24(SB)/4, $0x00000019
+DATA q10shiftAVX512<>+28(SB)/4, $0x00000018
+DATA q10shiftAVX512<>+32(SB)/4, $0x00000017
+DATA q10shiftAVX512<>+36(SB)/4, $0x00000016
+DATA q10shiftAVX512<>+40(SB)/4, $0x00000015
+DATA q10shiftAVX512<>+44(SB)/4, $0x00000014
+DATA q10shiftAVX512<>+48(SB)/4, $0x00000013
+DATA q10shiftAVX512<>+52(SB)/4, $0x00000012
+DATA q10shiftAVX512<>+56(SB)/4, $0x00000011
+DATA q10shiftAVX512<>+60(SB)/4, $0x00000010
+GLOBL q10shiftAVX512<>(SB), RODATA|NOPTR, $64

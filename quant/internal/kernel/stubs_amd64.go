@@ -174,6 +174,76 @@ func toE5M2AVX2(dst *byte, src *float32, n int)
 //go:noescape
 func countFromAVX2(counts *uint32, src *float32, n int, limit *uint32)
 
+// q80AVX2 decodes n blocks.
+//
+//go:noescape
+func q80AVX2(dst *float32, src *byte, n int)
+
+// q40AVX2 decodes n blocks.
+//
+//go:noescape
+func q40AVX2(dst *float32, src *byte, n int)
+
+// q41AVX2 decodes n blocks.
+//
+//go:noescape
+func q41AVX2(dst *float32, src *byte, n int)
+
+// q50AVX2 decodes n blocks.
+//
+//go:noescape
+func q50AVX2(dst *float32, src *byte, n int)
+
+// q51AVX2 decodes n blocks.
+//
+//go:noescape
+func q51AVX2(dst *float32, src *byte, n int)
+
+// q2KAVX2 decodes n blocks.
+//
+//go:noescape
+func q2KAVX2(dst *float32, src *byte, n int)
+
+// q3KAVX2 decodes n blocks.
+//
+//go:noescape
+func q3KAVX2(dst *float32, src *byte, n int)
+
+// q4KAVX2 decodes n blocks.
+//
+//go:noescape
+func q4KAVX2(dst *float32, src *byte, n int)
+
+// q5KAVX2 decodes n blocks.
+//
+//go:noescape
+func q5KAVX2(dst *float32, src *byte, n int)
+
+// q6KAVX2 decodes n blocks.
+//
+//go:noescape
+func q6KAVX2(dst *float32, src *byte, n int)
+
+// tq20AVX2 decodes n blocks.
+//
+//go:noescape
+func tq20AVX2(dst *float32, src *byte, n int)
+
+// tq10AVX2 decodes n blocks.
+//
+//go:noescape
+func tq10AVX2(dst *float32, src *byte, n int)
+
+// q20AVX2 decodes n blocks.
+//
+//go:noescape
+func q20AVX2(dst *float32, src *byte, n int)
+
+// q10AVX2 decodes n blocks.
+//
+//go:noescape
+func q10AVX2(dst *float32, src *byte, n int)
+
 // transposeAVX512 puts a row of n numbers in each lane; stride is in bytes, n a multiple of the lanes.
 //
 //go:noescape
@@ -343,3 +413,73 @@ func toE5M2AVX512(dst *byte, src *float32, n int)
 //
 //go:noescape
 func countFromAVX512(counts *uint32, src *float32, n int, limit *uint32)
+
+// q80AVX512 decodes n blocks.
+//
+//go:noescape
+func q80AVX512(dst *float32, src *byte, n int)
+
+// q40AVX512 decodes n blocks.
+//
+//go:noescape
+func q40AVX512(dst *float32, src *byte, n int)
+
+// q41AVX512 decodes n blocks.
+//
+//go:noescape
+func q41AVX512(dst *float32, src *byte, n int)
+
+// q50AVX512 decodes n blocks.
+//
+//go:noescape
+func q50AVX512(dst *float32, src *byte, n int)
+
+// q51AVX512 decodes n blocks.
+//
+//go:noescape
+func q51AVX512(dst *float32, src *byte, n int)
+
+// q2KAVX512 decodes n blocks.
+//
+//go:noescape
+func q2KAVX512(dst *float32, src *byte, n int)
+
+// q3KAVX512 decodes n blocks.
+//
+//go:noescape
+func q3KAVX512(dst *float32, src *byte, n int)
+
+// q4KAVX512 decodes n blocks.
+//
+//go:noescape
+func q4KAVX512(dst *float32, src *byte, n int)
+
+// q5KAVX512 decodes n blocks.
+//
+//go:noescape
+func q5KAVX512(dst *float32, src *byte, n int)
+
+// q6KAVX512 decodes n blocks.
+//
+//go:noescape
+func q6KAVX512(dst *float32, src *byte, n int)
+
+// tq20AVX512 decodes n blocks.
+//
+//go:noescape
+func tq20AVX512(dst *float32, src *byte, n int)
+
+// tq10AVX512 decodes n blocks.
+//
+//go:noescape
+func tq10AVX512(dst *float32, src *byte, n int)
+
+// q20AVX512 decodes n blocks.
+//
+//go:noescape
+func q20AVX512(dst *float32, src *byte, n int)
+
+// q10AVX512 decodes n blocks.
+//
+//go:noescape
+func q10AVX512(dst *float32, src *byte, n int)
