@@ -43,6 +43,8 @@ var setDecoders = map[tensor.DType]func(s *simd.Set, dst []float32, src []byte){
 	tensor.BF16:   (*simd.Set).FromBF16,
 	tensor.F8E4M3: (*simd.Set).FromE4M3,
 	tensor.F8E5M2: (*simd.Set).FromE5M2,
+	tensor.IQ1_S:  func(s *simd.Set, dst []float32, src []byte) { s.FromIQ1S(simdIQ1Levels(), dst, src) },
+	tensor.IQ1_M:  func(s *simd.Set, dst []float32, src []byte) { s.FromIQ1M(simdIQ1Levels(), dst, src) },
 	tensor.Q8_0:   (*simd.Set).FromQ80,
 	tensor.Q4_0:   (*simd.Set).FromQ40,
 	tensor.Q4_1:   (*simd.Set).FromQ41,
@@ -69,7 +71,19 @@ var (
 	simdIQ2S   = simdGrid(gridIQ2S)
 	simdIQ3XXS = simdGrid(gridIQ3XXS)
 	simdIQ3S   = simdGrid(gridIQ3S)
+	simdIQ1    = simdGrid(gridIQ1)
 )
+
+// simdIQ1Levels are eight levels −1, 0, 1 for each point of the iq1 grid.
+var simdIQ1Levels = sync.OnceValue(func() []int8 {
+	var out []int8
+	for _, p := range gridSpecs.iq1.points() {
+		for k := range 8 {
+			out = append(out, int8(p>>(2*k)&3)-1)
+		}
+	}
+	return out
+})
 
 func simdGrid(from func() *grid) func() *simd.Grid {
 	return sync.OnceValue(func() *simd.Grid {
@@ -90,6 +104,8 @@ var setGridQuantizers = []struct {
 	{tensor.IQ2_S, simdIQ2S, (*simd.Set).IQ2S, true},
 	{tensor.IQ3_XXS, simdIQ3XXS, (*simd.Set).IQ3XXS, true},
 	{tensor.IQ3_S, simdIQ3S, (*simd.Set).IQ3S, true},
+	{tensor.IQ1_S, simdIQ1, (*simd.Set).IQ1S, false},
+	{tensor.IQ1_M, simdIQ1, (*simd.Set).IQ1M, true},
 }
 
 func init() {

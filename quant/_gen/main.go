@@ -29,6 +29,8 @@ func main() {
 		g.gridSums()
 		g.plain()
 		g.decoders()
+		g.iq1()
+		g.iq1Decoders()
 	}
 	Generate()
 }

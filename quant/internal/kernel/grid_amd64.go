@@ -130,32 +130,8 @@ func (s *Set) eachGrid(t *gridType, g *Grid, src []float32, rows, cols int, weig
 	defer gridWorks.Put(wk)
 	v := s.lanes
 	s.blocks(&wk.work, src, rows, cols, superBlock, weights, func(first, count int, xp, qp *float32) {
-		x := unsafe.Slice(xp, v*superBlock)
-		clear(wk.base[:])
-		if qp != nil || t.quarter {
-			s.transpose(&wk.x[0], xp, 4*superBlock, superBlock)
-			s.sumSquares(&wk.base[0], &wk.x[0], superBlock)
-			for k := range wk.base[:v] {
-				wk.base[k] = t.sigma * wk.base[k] / superBlock
-				if qp == nil {
-					wk.base[k] *= 0.25
-				}
-			}
-		}
-		if qp != nil {
-			copy(wk.w[:], unsafe.Slice(qp, v*superBlock))
-		}
-		var base [maxLanes]float32
-		for k := range count {
-			for i := range base {
-				base[i] = wk.base[k]
-			}
-			if at := k * superBlock; qp != nil {
-				s.rootWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
-			} else {
-				s.squareWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
-			}
-		}
+		x := slice(xp, v*superBlock)
+		s.gridWeights(wk, x, qp, count, t.sigma, t.quarter)
 		for i := 0; i < count*superBlock; i += 8 {
 			wk.signs[i/8] = t.takeSigns(wk.sizes[i:i+8], x[i:i+8], wk.w[i:i+8])
 		}
@@ -176,6 +152,36 @@ func (s *Set) eachGrid(t *gridType, g *Grid, src []float32, rows, cols int, weig
 			emit(wk, first+k, k)
 		}
 	})
+}
+
+// gridWeights sets w of count super-blocks, in row order.
+func (s *Set) gridWeights(wk *gridWork, x []float32, qp *float32, count int, sigma float32, quarter bool) {
+	v := s.lanes
+	clear(wk.base[:])
+	if qp != nil || quarter {
+		s.transpose(&wk.x[0], &x[0], 4*superBlock, superBlock)
+		s.sumSquares(&wk.base[0], &wk.x[0], superBlock)
+		for k := range wk.base[:v] {
+			wk.base[k] = sigma * wk.base[k] / superBlock
+			if qp == nil {
+				wk.base[k] *= 0.25
+			}
+		}
+	}
+	if qp != nil {
+		copy(wk.w[:], unsafe.Slice(qp, v*superBlock))
+	}
+	var base [maxLanes]float32
+	for k := range count {
+		for i := range base {
+			base[i] = wk.base[k]
+		}
+		if at := k * superBlock; qp != nil {
+			s.rootWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
+		} else {
+			s.squareWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
+		}
+	}
 }
 
 var gridFirst = positiveSteps(4)

@@ -6052,6 +6052,1252 @@ DATA q10shiftAVX2<>+24(SB)/4, $0x00000019
 DATA q10shiftAVX2<>+28(SB)/4, $0x00000018
 GLOBL q10shiftAVX2<>(SB), RODATA|NOPTR, $32
 
+// func iq1sAVX2(sums *float32, x *float32, w *float32, values *float32)
+// Requires: AVX
+TEXT ·iq1sAVX2(SB), NOSPLIT, $0-32
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         values+24(FP), BX
+	VBROADCASTSS 128(CX), Y0
+	VBROADCASTSS 128(DX), Y1
+	XORQ         R8, R8
+
+first:
+	MOVQ         R8, R9
+	LEAQ         (CX)(R8*4), SI
+	LEAQ         (DX)(R8*4), DI
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (DI), Y3
+	VBROADCASTSS (CX), Y4
+	VSUBPS       Y4, Y2, Y4
+	VBROADCASTSS (DX), Y5
+	VSUBPS       Y5, Y3, Y5
+
+second:
+	VMOVUPS      (SI), Y6
+	VMOVUPS      (DI), Y7
+	VSUBPS       Y2, Y6, Y8
+	VSUBPS       Y6, Y0, Y6
+	VSUBPS       Y3, Y7, Y9
+	VSUBPS       Y7, Y1, Y7
+	VBROADCASTSS (BX), Y12
+	VMULPS       Y12, Y4, Y10
+	VMULPS       Y12, Y5, Y11
+	VMULPS       Y12, Y11, Y11
+	VBROADCASTSS 4(BX), Y12
+	VMULPS       Y12, Y8, Y13
+	VADDPS       Y13, Y10, Y10
+	VMULPS       Y12, Y9, Y13
+	VMULPS       Y12, Y13, Y12
+	VADDPS       Y12, Y11, Y11
+	VBROADCASTSS 8(BX), Y12
+	VMULPS       Y12, Y6, Y13
+	VADDPS       Y13, Y10, Y10
+	VMULPS       Y12, Y7, Y13
+	VMULPS       Y12, Y13, Y12
+	VADDPS       Y12, Y11, Y11
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      Y11, 6656(AX)
+	VBROADCASTSS 12(BX), Y12
+	VMULPS       Y12, Y4, Y10
+	VMULPS       Y12, Y5, Y11
+	VMULPS       Y12, Y11, Y11
+	VBROADCASTSS 16(BX), Y12
+	VMULPS       Y12, Y8, Y8
+	VADDPS       Y8, Y10, Y10
+	VMULPS       Y12, Y9, Y8
+	VMULPS       Y12, Y8, Y8
+	VADDPS       Y8, Y11, Y11
+	VBROADCASTSS 20(BX), Y8
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y6, Y10, Y10
+	VMULPS       Y8, Y7, Y6
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y6, Y11, Y11
+	VMOVUPS      Y10, 3328(AX)
+	VMOVUPS      Y11, 9984(AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000008, R9
+	CMPQ         R9, $0x00000021
+	JCS          second
+	INCQ         R8
+	CMPQ         R8, $0x00000021
+	JCS          first
+	VZEROUPPER
+	RET
+
+// func iq1mAVX2(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
+// Requires: AVX, AVX2
+TEXT ·iq1mAVX2(SB), NOSPLIT, $0-64
+	MOVQ    sums+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    values+24(FP), BX
+	MOVQ    tables+32(FP), SI
+	MOVQ    groups+40(FP), DI
+	MOVQ    levels+48(FP), R8
+	MOVQ    vectors+56(FP), R9
+	VMOVUPS (BX), Y0
+	VMOVUPS 64(BX), Y1
+	MOVQ    SI, BX
+	XORQ    R10, R10
+
+table:
+	VBROADCASTSS (CX)(R10*4), Y2
+	VBROADCASTSS (DX)(R10*4), Y3
+	MOVQ         (DI)(R10*8), R11
+	IMUL3Q       $0x00000040, R11, R11
+	MOVQ         BX, R12
+	SUBQ         R11, R12
+	ADDQ         BX, R11
+	VMULPS       Y3, Y0, Y4
+	VMULPS       Y2, Y4, Y5
+	VMULPS       Y0, Y4, Y4
+	VMOVUPS      Y5, (BX)
+	VMOVUPS      Y4, 32(BX)
+	VMOVUPS      Y5, 64(R11)
+	VMOVUPS      Y4, 96(R11)
+	VMULPS       Y3, Y1, Y3
+	VMULPS       Y2, Y3, Y2
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y2, 192(BX)
+	VMOVUPS      Y3, 224(BX)
+	VMOVUPS      Y2, 128(R12)
+	VMOVUPS      Y3, 160(R12)
+	ADDQ         $0x00000100, BX
+	INCQ         R10
+	CMPQ         R10, $0x00000010
+	JCS          table
+
+vector:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  SI, BX
+	MOVQ  $0x00000010, CX
+
+number:
+	VMOVUPS (R8), Y8
+	VPERMPS (BX), Y8, Y9
+	VADDPS  Y9, Y0, Y0
+	VPERMPS 32(BX), Y8, Y9
+	VADDPS  Y9, Y1, Y1
+	VPERMPS 64(BX), Y8, Y9
+	VADDPS  Y9, Y2, Y2
+	VPERMPS 96(BX), Y8, Y9
+	VADDPS  Y9, Y3, Y3
+	VPERMPS 128(BX), Y8, Y9
+	VADDPS  Y9, Y4, Y4
+	VPERMPS 160(BX), Y8, Y9
+	VADDPS  Y9, Y5, Y5
+	VPERMPS 192(BX), Y8, Y9
+	VADDPS  Y9, Y6, Y6
+	VPERMPS 224(BX), Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	ADDQ    $0x00000100, BX
+	ADDQ    $0x00000020, R8
+	DECQ    CX
+	JNZ     number
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 13312(AX)
+	VMOVUPS Y2, 3328(AX)
+	VMOVUPS Y3, 16640(AX)
+	VMOVUPS Y4, 6656(AX)
+	VMOVUPS Y5, 19968(AX)
+	VMOVUPS Y6, 9984(AX)
+	VMOVUPS Y7, 23296(AX)
+	ADDQ    $0x00000020, AX
+	DECQ    R9
+	JNZ     vector
+	VZEROUPPER
+	RET
+
+// func scan2AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+// Requires: AVX, AVX2, BMI, BMI2
+TEXT ·scan2AVX2(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         slots+8(FP), CX
+	MOVQ         start+16(FP), DX
+	MOVQ         best+24(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVQ         $0x5555555555555555, BX
+	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
+	MOVQ         DX, DI
+	SHRQ         $0x01, DI
+	ANDQ         $-8, DI
+	MOVQ         DI, R8
+	SHLQ         $0x01, R8
+	SUBQ         R8, DX
+	MOVQ         $-1, R8
+	SHLXQ        DX, R8, R8
+
+slot:
+	CMPQ      DI, CX
+	JCC       none
+	VMOVUPS   (AX)(DI*4), Y1
+	VMOVUPS   6656(AX)(DI*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, DX
+	PDEPQ     BX, DX, DX
+	VMOVUPS   3328(AX)(DI*4), Y1
+	VMOVUPS   9984(AX)(DI*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, R9
+	PDEPQ     SI, R9, R9
+	ORQ       R9, DX
+	ANDQ      R8, DX
+	JNZ       found
+	MOVQ      $-1, R8
+	ADDQ      $0x00000008, DI
+	JMP       slot
+
+found:
+	TZCNTQ DX, AX
+	SHLQ   $0x01, DI
+	ADDQ   DI, AX
+	JMP    end
+
+none:
+	MOVQ $-1, AX
+
+end:
+	VZEROUPPER
+	MOVQ AX, pos+32(FP)
+	RET
+
+// func scan4AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+// Requires: AVX, AVX2, BMI, BMI2
+TEXT ·scan4AVX2(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         slots+8(FP), CX
+	MOVQ         start+16(FP), DX
+	MOVQ         best+24(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVQ         $0x1111111111111111, BX
+	MOVQ         $0x2222222222222222, SI
+	MOVQ         $0x4444444444444444, DI
+	MOVQ         $0x8888888888888888, R8
+	MOVQ         DX, R9
+	SHRQ         $0x02, R9
+	ANDQ         $-8, R9
+	MOVQ         R9, R10
+	SHLQ         $0x02, R10
+	SUBQ         R10, DX
+	MOVQ         $-1, R10
+	SHLXQ        DX, R10, R10
+
+slot:
+	CMPQ      R9, CX
+	JCC       none
+	VMOVUPS   (AX)(R9*4), Y1
+	VMOVUPS   13312(AX)(R9*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, DX
+	PDEPQ     BX, DX, DX
+	VMOVUPS   3328(AX)(R9*4), Y1
+	VMOVUPS   16640(AX)(R9*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, R11
+	PDEPQ     SI, R11, R11
+	ORQ       R11, DX
+	VMOVUPS   6656(AX)(R9*4), Y1
+	VMOVUPS   19968(AX)(R9*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, R11
+	PDEPQ     DI, R11, R11
+	ORQ       R11, DX
+	VMOVUPS   9984(AX)(R9*4), Y1
+	VMOVUPS   23296(AX)(R9*4), Y2
+	VMULPS    Y1, Y1, Y1
+	VMULPS    Y2, Y0, Y3
+	VCMPPS    $0x1e, Y3, Y1, Y1
+	VPXOR     Y3, Y3, Y3
+	VCMPPS    $0x1e, Y3, Y2, Y2
+	VPAND     Y2, Y1, Y1
+	VMOVMSKPS Y1, R11
+	PDEPQ     R8, R11, R11
+	ORQ       R11, DX
+	ANDQ      R10, DX
+	JNZ       found
+	MOVQ      $-1, R10
+	ADDQ      $0x00000008, R9
+	JMP       slot
+
+found:
+	TZCNTQ DX, AX
+	SHLQ   $0x02, R9
+	ADDQ   R9, AX
+	JMP    end
+
+none:
+	MOVQ $-1, AX
+
+end:
+	VZEROUPPER
+	MOVQ AX, pos+32(FP)
+	RET
+
+// func decodeIQ1SAVX2(dst *float32, src *byte, n int, points *int8)
+// Requires: AVX, AVX2, F16C
+TEXT ·decodeIQ1SAVX2(SB), NOSPLIT, $64-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         points+24(FP), BX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000007<>+0(SB), Y1
+	VBROADCASTSS c80000000<>+0(SB), Y2
+	VBROADCASTSS c3e000000<>+0(SB), Y3
+
+block:
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VPMOVZXWD    34(CX), Y5
+	VPSRLD       $0x0c, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPADDD       Y6, Y6, Y6
+	VPADDD       Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y4
+	VMOVUPS      Y4, (SP)
+	VPSLLD       $0x10, Y5, Y4
+	VPAND        Y2, Y4, Y4
+	VPOR         Y3, Y4, Y4
+	VMOVUPS      Y4, 32(SP)
+	VBROADCASTSS (SP), Y4
+	VBROADCASTSS 32(SP), Y5
+	MOVWLZX      34(CX), SI
+	MOVBLZX      2(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	MOVBLZX      3(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	MOVBLZX      4(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	MOVBLZX      5(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 96(AX)
+	VBROADCASTSS 4(SP), Y4
+	VBROADCASTSS 36(SP), Y5
+	MOVWLZX      36(CX), SI
+	MOVBLZX      6(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 128(AX)
+	MOVBLZX      7(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 160(AX)
+	MOVBLZX      8(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 192(AX)
+	MOVBLZX      9(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 224(AX)
+	VBROADCASTSS 8(SP), Y4
+	VBROADCASTSS 40(SP), Y5
+	MOVWLZX      38(CX), SI
+	MOVBLZX      10(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 256(AX)
+	MOVBLZX      11(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 288(AX)
+	MOVBLZX      12(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 320(AX)
+	MOVBLZX      13(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 352(AX)
+	VBROADCASTSS 12(SP), Y4
+	VBROADCASTSS 44(SP), Y5
+	MOVWLZX      40(CX), SI
+	MOVBLZX      14(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 384(AX)
+	MOVBLZX      15(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 416(AX)
+	MOVBLZX      16(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 448(AX)
+	MOVBLZX      17(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 480(AX)
+	VBROADCASTSS 16(SP), Y4
+	VBROADCASTSS 48(SP), Y5
+	MOVWLZX      42(CX), SI
+	MOVBLZX      18(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 512(AX)
+	MOVBLZX      19(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 544(AX)
+	MOVBLZX      20(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 576(AX)
+	MOVBLZX      21(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 608(AX)
+	VBROADCASTSS 20(SP), Y4
+	VBROADCASTSS 52(SP), Y5
+	MOVWLZX      44(CX), SI
+	MOVBLZX      22(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 640(AX)
+	MOVBLZX      23(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 672(AX)
+	MOVBLZX      24(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 704(AX)
+	MOVBLZX      25(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 736(AX)
+	VBROADCASTSS 24(SP), Y4
+	VBROADCASTSS 56(SP), Y5
+	MOVWLZX      46(CX), SI
+	MOVBLZX      26(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 768(AX)
+	MOVBLZX      27(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 800(AX)
+	MOVBLZX      28(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 832(AX)
+	MOVBLZX      29(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 864(AX)
+	VBROADCASTSS 28(SP), Y4
+	VBROADCASTSS 60(SP), Y5
+	MOVWLZX      48(CX), SI
+	MOVBLZX      30(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 896(AX)
+	MOVBLZX      31(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 928(AX)
+	MOVBLZX      32(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 960(AX)
+	MOVBLZX      33(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000032, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA c00000007<>+0(SB)/4, $0x00000007
+GLOBL c00000007<>(SB), RODATA|NOPTR, $4
+
+DATA c3e000000<>+0(SB)/4, $0x3e000000
+GLOBL c3e000000<>(SB), RODATA|NOPTR, $4
+
+// func decodeIQ1MAVX2(dst *float32, src *byte, n int, points *int8)
+// Requires: AVX, AVX2, BMI2, F16C
+TEXT ·decodeIQ1MAVX2(SB), NOSPLIT, $64-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         points+24(FP), BX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000007<>+0(SB), Y1
+	VBROADCASTSS c80000000<>+0(SB), Y2
+	VBROADCASTSS c3e000000<>+0(SB), Y3
+
+block:
+	MOVQ         48(CX), SI
+	MOVQ         $0xf000f000f000f000, DI
+	PEXTQ        DI, SI, SI
+	VMOVD        SI, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Y4
+	VPBROADCASTW 48(CX), X6
+	VPBROADCASTW 50(CX), X5
+	VINSERTI128  $0x01, X5, Y6, Y5
+	VPSRLVD      iq1mShiftAVX2AVX2<>+0(SB), Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPADDD       Y5, Y5, Y5
+	VPADDD       Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (SP)
+	VPBROADCASTW 52(CX), X6
+	VPBROADCASTW 54(CX), X5
+	VINSERTI128  $0x01, X5, Y6, Y5
+	VPSRLVD      iq1mShiftAVX2AVX2<>+0(SB), Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPADDD       Y5, Y5, Y5
+	VPADDD       Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(SP)
+	VBROADCASTSS (SP), Y4
+	MOVBLZX      (CX), SI
+	MOVBLZX      32(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	MOVBLZX      1(CX), SI
+	MOVBLZX      32(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(AX)
+	VBROADCASTSS 4(SP), Y4
+	MOVBLZX      2(CX), SI
+	MOVBLZX      33(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	MOVBLZX      3(CX), SI
+	MOVBLZX      33(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 96(AX)
+	VBROADCASTSS 8(SP), Y4
+	MOVBLZX      4(CX), SI
+	MOVBLZX      34(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 128(AX)
+	MOVBLZX      5(CX), SI
+	MOVBLZX      34(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 160(AX)
+	VBROADCASTSS 12(SP), Y4
+	MOVBLZX      6(CX), SI
+	MOVBLZX      35(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 192(AX)
+	MOVBLZX      7(CX), SI
+	MOVBLZX      35(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 224(AX)
+	VBROADCASTSS 16(SP), Y4
+	MOVBLZX      8(CX), SI
+	MOVBLZX      36(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 256(AX)
+	MOVBLZX      9(CX), SI
+	MOVBLZX      36(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 288(AX)
+	VBROADCASTSS 20(SP), Y4
+	MOVBLZX      10(CX), SI
+	MOVBLZX      37(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 320(AX)
+	MOVBLZX      11(CX), SI
+	MOVBLZX      37(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 352(AX)
+	VBROADCASTSS 24(SP), Y4
+	MOVBLZX      12(CX), SI
+	MOVBLZX      38(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 384(AX)
+	MOVBLZX      13(CX), SI
+	MOVBLZX      38(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 416(AX)
+	VBROADCASTSS 28(SP), Y4
+	MOVBLZX      14(CX), SI
+	MOVBLZX      39(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 448(AX)
+	MOVBLZX      15(CX), SI
+	MOVBLZX      39(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 480(AX)
+	VBROADCASTSS 32(SP), Y4
+	MOVBLZX      16(CX), SI
+	MOVBLZX      40(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 512(AX)
+	MOVBLZX      17(CX), SI
+	MOVBLZX      40(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 544(AX)
+	VBROADCASTSS 36(SP), Y4
+	MOVBLZX      18(CX), SI
+	MOVBLZX      41(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 576(AX)
+	MOVBLZX      19(CX), SI
+	MOVBLZX      41(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 608(AX)
+	VBROADCASTSS 40(SP), Y4
+	MOVBLZX      20(CX), SI
+	MOVBLZX      42(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 640(AX)
+	MOVBLZX      21(CX), SI
+	MOVBLZX      42(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 672(AX)
+	VBROADCASTSS 44(SP), Y4
+	MOVBLZX      22(CX), SI
+	MOVBLZX      43(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 704(AX)
+	MOVBLZX      23(CX), SI
+	MOVBLZX      43(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 736(AX)
+	VBROADCASTSS 48(SP), Y4
+	MOVBLZX      24(CX), SI
+	MOVBLZX      44(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 768(AX)
+	MOVBLZX      25(CX), SI
+	MOVBLZX      44(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 800(AX)
+	VBROADCASTSS 52(SP), Y4
+	MOVBLZX      26(CX), SI
+	MOVBLZX      45(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 832(AX)
+	MOVBLZX      27(CX), SI
+	MOVBLZX      45(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 864(AX)
+	VBROADCASTSS 56(SP), Y4
+	MOVBLZX      28(CX), SI
+	MOVBLZX      46(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 896(AX)
+	MOVBLZX      29(CX), SI
+	MOVBLZX      46(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 928(AX)
+	VBROADCASTSS 60(SP), Y4
+	MOVBLZX      30(CX), SI
+	MOVBLZX      47(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 960(AX)
+	MOVBLZX      31(CX), SI
+	MOVBLZX      47(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000038, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA iq1mShiftAVX2AVX2<>+0(SB)/4, $0x00000000
+DATA iq1mShiftAVX2AVX2<>+4(SB)/4, $0x00000003
+DATA iq1mShiftAVX2AVX2<>+8(SB)/4, $0x00000006
+DATA iq1mShiftAVX2AVX2<>+12(SB)/4, $0x00000009
+DATA iq1mShiftAVX2AVX2<>+16(SB)/4, $0x00000000
+DATA iq1mShiftAVX2AVX2<>+20(SB)/4, $0x00000003
+DATA iq1mShiftAVX2AVX2<>+24(SB)/4, $0x00000006
+DATA iq1mShiftAVX2AVX2<>+28(SB)/4, $0x00000009
+GLOBL iq1mShiftAVX2AVX2<>(SB), RODATA|NOPTR, $32
+
 // func transposeAVX512(dst *float32, src *float32, stride int, n int)
 // Requires: AVX, AVX512F
 TEXT ·transposeAVX512(SB), NOSPLIT, $0-32
@@ -8244,9 +9490,6 @@ sums:
 	VMOVUPS      Z7, (BX)
 	VZEROUPPER
 	RET
-
-DATA c3e000000<>+0(SB)/4, $0x3e000000
-GLOBL c3e000000<>(SB), RODATA|NOPTR, $4
 
 // func iq4LevelsAVX512(x *float32, n int, levels *int32, inverse *float32, tables *float32)
 // Requires: AVX, AVX512F
@@ -11006,3 +12249,1243 @@ DATA q10shiftAVX512<>+52(SB)/4, $0x00000012
 DATA q10shiftAVX512<>+56(SB)/4, $0x00000011
 DATA q10shiftAVX512<>+60(SB)/4, $0x00000010
 GLOBL q10shiftAVX512<>(SB), RODATA|NOPTR, $64
+
+// func iq1sAVX512(sums *float32, x *float32, w *float32, values *float32)
+// Requires: AVX, AVX512F
+TEXT ·iq1sAVX512(SB), NOSPLIT, $0-32
+	MOVQ         sums+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         values+24(FP), BX
+	VBROADCASTSS 128(CX), Z0
+	VBROADCASTSS 128(DX), Z1
+	XORQ         R8, R8
+
+first:
+	MOVQ         R8, R9
+	LEAQ         (CX)(R8*4), SI
+	LEAQ         (DX)(R8*4), DI
+	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (DI), Z3
+	VBROADCASTSS (CX), Z4
+	VSUBPS       Z4, Z2, Z4
+	VBROADCASTSS (DX), Z5
+	VSUBPS       Z5, Z3, Z5
+
+second:
+	VMOVUPS      (SI), Z6
+	VMOVUPS      (DI), Z7
+	VSUBPS       Z2, Z6, Z8
+	VSUBPS       Z6, Z0, Z6
+	VSUBPS       Z3, Z7, Z9
+	VSUBPS       Z7, Z1, Z7
+	VBROADCASTSS (BX), Z12
+	VMULPS       Z12, Z4, Z10
+	VMULPS       Z12, Z5, Z11
+	VMULPS       Z12, Z11, Z11
+	VBROADCASTSS 4(BX), Z12
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z10, Z10
+	VMULPS       Z12, Z9, Z13
+	VMULPS       Z12, Z13, Z12
+	VADDPS       Z12, Z11, Z11
+	VBROADCASTSS 8(BX), Z12
+	VMULPS       Z12, Z6, Z13
+	VADDPS       Z13, Z10, Z10
+	VMULPS       Z12, Z7, Z13
+	VMULPS       Z12, Z13, Z12
+	VADDPS       Z12, Z11, Z11
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      Z11, 6656(AX)
+	VBROADCASTSS 12(BX), Z12
+	VMULPS       Z12, Z4, Z10
+	VMULPS       Z12, Z5, Z11
+	VMULPS       Z12, Z11, Z11
+	VBROADCASTSS 16(BX), Z12
+	VMULPS       Z12, Z8, Z8
+	VADDPS       Z8, Z10, Z10
+	VMULPS       Z12, Z9, Z8
+	VMULPS       Z12, Z8, Z8
+	VADDPS       Z8, Z11, Z11
+	VBROADCASTSS 20(BX), Z8
+	VMULPS       Z8, Z6, Z6
+	VADDPS       Z6, Z10, Z10
+	VMULPS       Z8, Z7, Z6
+	VMULPS       Z8, Z6, Z6
+	VADDPS       Z6, Z11, Z11
+	VMOVUPS      Z10, 3328(AX)
+	VMOVUPS      Z11, 9984(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, SI
+	ADDQ         $0x00000040, DI
+	ADDQ         $0x00000010, R9
+	CMPQ         R9, $0x00000021
+	JCS          second
+	INCQ         R8
+	CMPQ         R8, $0x00000021
+	JCS          first
+	VZEROUPPER
+	RET
+
+// func iq1mAVX512(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
+// Requires: AVX, AVX512F
+TEXT ·iq1mAVX512(SB), NOSPLIT, $0-64
+	MOVQ    sums+0(FP), AX
+	MOVQ    x+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    values+24(FP), BX
+	MOVQ    tables+32(FP), SI
+	MOVQ    groups+40(FP), DI
+	MOVQ    levels+48(FP), R8
+	MOVQ    vectors+56(FP), R9
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	MOVQ    SI, BX
+	XORQ    R10, R10
+
+table:
+	VBROADCASTSS (CX)(R10*4), Z2
+	VBROADCASTSS (DX)(R10*4), Z3
+	MOVQ         (DI)(R10*8), R11
+	IMUL3Q       $0x00000080, R11, R11
+	MOVQ         BX, R12
+	SUBQ         R11, R12
+	ADDQ         BX, R11
+	VMULPS       Z3, Z0, Z4
+	VMULPS       Z2, Z4, Z5
+	VMULPS       Z0, Z4, Z4
+	VMOVUPS      Z5, (BX)
+	VMOVUPS      Z4, 64(BX)
+	VMOVUPS      Z5, 128(R11)
+	VMOVUPS      Z4, 192(R11)
+	VMULPS       Z3, Z1, Z3
+	VMULPS       Z2, Z3, Z2
+	VMULPS       Z1, Z3, Z3
+	VMOVUPS      Z2, 384(BX)
+	VMOVUPS      Z3, 448(BX)
+	VMOVUPS      Z2, 256(R12)
+	VMOVUPS      Z3, 320(R12)
+	ADDQ         $0x00000200, BX
+	INCQ         R10
+	CMPQ         R10, $0x00000010
+	JCS          table
+
+vector:
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ   SI, BX
+	MOVQ   $0x00000010, CX
+
+number:
+	VMOVUPS (R8), Z0
+	VPERMPS (BX), Z0, Z1
+	VADDPS  Z1, Z6, Z6
+	VPERMPS 64(BX), Z0, Z1
+	VADDPS  Z1, Z7, Z7
+	VPERMPS 128(BX), Z0, Z1
+	VADDPS  Z1, Z8, Z8
+	VPERMPS 192(BX), Z0, Z1
+	VADDPS  Z1, Z9, Z9
+	VPERMPS 256(BX), Z0, Z1
+	VADDPS  Z1, Z10, Z10
+	VPERMPS 320(BX), Z0, Z1
+	VADDPS  Z1, Z11, Z11
+	VPERMPS 384(BX), Z0, Z1
+	VADDPS  Z1, Z12, Z12
+	VPERMPS 448(BX), Z0, Z0
+	VADDPS  Z0, Z13, Z13
+	ADDQ    $0x00000200, BX
+	ADDQ    $0x00000040, R8
+	DECQ    CX
+	JNZ     number
+	VMOVUPS Z6, (AX)
+	VMOVUPS Z7, 13312(AX)
+	VMOVUPS Z8, 3328(AX)
+	VMOVUPS Z9, 16640(AX)
+	VMOVUPS Z10, 6656(AX)
+	VMOVUPS Z11, 19968(AX)
+	VMOVUPS Z12, 9984(AX)
+	VMOVUPS Z13, 23296(AX)
+	ADDQ    $0x00000040, AX
+	DECQ    R9
+	JNZ     vector
+	VZEROUPPER
+	RET
+
+// func scan2AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+// Requires: AVX, AVX512F, BMI, BMI2
+TEXT ·scan2AVX512(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         slots+8(FP), CX
+	MOVQ         start+16(FP), DX
+	MOVQ         best+24(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVQ         $0x5555555555555555, BX
+	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
+	MOVQ         DX, DI
+	SHRQ         $0x01, DI
+	ANDQ         $-16, DI
+	MOVQ         DI, R8
+	SHLQ         $0x01, R8
+	SUBQ         R8, DX
+	MOVQ         $-1, R8
+	SHLXQ        DX, R8, R8
+
+slot:
+	CMPQ    DI, CX
+	JCC     none
+	VMOVUPS (AX)(DI*4), Z1
+	VMOVUPS 6656(AX)(DI*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z5
+	VCMPPS  $0x1e, Z5, Z1, K1
+	VPXORD  Z3, Z3, Z3
+	VCMPPS  $0x1e, Z3, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, DX
+	PDEPQ   BX, DX, DX
+	VMOVUPS 3328(AX)(DI*4), Z1
+	VMOVUPS 9984(AX)(DI*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z5
+	VCMPPS  $0x1e, Z5, Z1, K1
+	VPXORD  Z4, Z4, Z4
+	VCMPPS  $0x1e, Z4, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, R9
+	PDEPQ   SI, R9, R9
+	ORQ     R9, DX
+	ANDQ    R8, DX
+	JNZ     found
+	MOVQ    $-1, R8
+	ADDQ    $0x00000010, DI
+	JMP     slot
+
+found:
+	TZCNTQ DX, AX
+	SHLQ   $0x01, DI
+	ADDQ   DI, AX
+	JMP    end
+
+none:
+	MOVQ $-1, AX
+
+end:
+	VZEROUPPER
+	MOVQ AX, pos+32(FP)
+	RET
+
+// func scan4AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+// Requires: AVX, AVX512F, BMI, BMI2
+TEXT ·scan4AVX512(SB), NOSPLIT, $0-40
+	MOVQ         sums+0(FP), AX
+	MOVQ         slots+8(FP), CX
+	MOVQ         start+16(FP), DX
+	MOVQ         best+24(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVQ         $0x1111111111111111, BX
+	MOVQ         $0x2222222222222222, SI
+	MOVQ         $0x4444444444444444, DI
+	MOVQ         $0x8888888888888888, R8
+	MOVQ         DX, R9
+	SHRQ         $0x02, R9
+	ANDQ         $-16, R9
+	MOVQ         R9, R10
+	SHLQ         $0x02, R10
+	SUBQ         R10, DX
+	MOVQ         $-1, R10
+	SHLXQ        DX, R10, R10
+
+slot:
+	CMPQ    R9, CX
+	JCC     none
+	VMOVUPS (AX)(R9*4), Z1
+	VMOVUPS 13312(AX)(R9*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z7
+	VCMPPS  $0x1e, Z7, Z1, K1
+	VPXORD  Z3, Z3, Z3
+	VCMPPS  $0x1e, Z3, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, DX
+	PDEPQ   BX, DX, DX
+	VMOVUPS 3328(AX)(R9*4), Z1
+	VMOVUPS 16640(AX)(R9*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z7
+	VCMPPS  $0x1e, Z7, Z1, K1
+	VPXORD  Z4, Z4, Z4
+	VCMPPS  $0x1e, Z4, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, R11
+	PDEPQ   SI, R11, R11
+	ORQ     R11, DX
+	VMOVUPS 6656(AX)(R9*4), Z1
+	VMOVUPS 19968(AX)(R9*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z7
+	VCMPPS  $0x1e, Z7, Z1, K1
+	VPXORD  Z5, Z5, Z5
+	VCMPPS  $0x1e, Z5, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, R11
+	PDEPQ   DI, R11, R11
+	ORQ     R11, DX
+	VMOVUPS 9984(AX)(R9*4), Z1
+	VMOVUPS 23296(AX)(R9*4), Z2
+	VMULPS  Z1, Z1, Z1
+	VMULPS  Z2, Z0, Z7
+	VCMPPS  $0x1e, Z7, Z1, K1
+	VPXORD  Z6, Z6, Z6
+	VCMPPS  $0x1e, Z6, Z2, K2
+	KANDW   K1, K2, K1
+	KMOVW   K1, R11
+	PDEPQ   R8, R11, R11
+	ORQ     R11, DX
+	ANDQ    R10, DX
+	JNZ     found
+	MOVQ    $-1, R10
+	ADDQ    $0x00000010, R9
+	JMP     slot
+
+found:
+	TZCNTQ DX, AX
+	SHLQ   $0x02, R9
+	ADDQ   R9, AX
+	JMP    end
+
+none:
+	MOVQ $-1, AX
+
+end:
+	VZEROUPPER
+	MOVQ AX, pos+32(FP)
+	RET
+
+// func decodeIQ1SAVX512(dst *float32, src *byte, n int, points *int8)
+// Requires: AVX, AVX2, F16C
+TEXT ·decodeIQ1SAVX512(SB), NOSPLIT, $64-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         points+24(FP), BX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000007<>+0(SB), Y1
+	VBROADCASTSS c80000000<>+0(SB), Y2
+	VBROADCASTSS c3e000000<>+0(SB), Y3
+
+block:
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VPMOVZXWD    34(CX), Y5
+	VPSRLD       $0x0c, Y5, Y6
+	VPAND        Y1, Y6, Y6
+	VPADDD       Y6, Y6, Y6
+	VPADDD       Y0, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y4
+	VMOVUPS      Y4, (SP)
+	VPSLLD       $0x10, Y5, Y4
+	VPAND        Y2, Y4, Y4
+	VPOR         Y3, Y4, Y4
+	VMOVUPS      Y4, 32(SP)
+	VBROADCASTSS (SP), Y4
+	VBROADCASTSS 32(SP), Y5
+	MOVWLZX      34(CX), SI
+	MOVBLZX      2(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	MOVBLZX      3(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	MOVBLZX      4(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	MOVBLZX      5(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 96(AX)
+	VBROADCASTSS 4(SP), Y4
+	VBROADCASTSS 36(SP), Y5
+	MOVWLZX      36(CX), SI
+	MOVBLZX      6(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 128(AX)
+	MOVBLZX      7(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 160(AX)
+	MOVBLZX      8(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 192(AX)
+	MOVBLZX      9(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 224(AX)
+	VBROADCASTSS 8(SP), Y4
+	VBROADCASTSS 40(SP), Y5
+	MOVWLZX      38(CX), SI
+	MOVBLZX      10(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 256(AX)
+	MOVBLZX      11(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 288(AX)
+	MOVBLZX      12(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 320(AX)
+	MOVBLZX      13(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 352(AX)
+	VBROADCASTSS 12(SP), Y4
+	VBROADCASTSS 44(SP), Y5
+	MOVWLZX      40(CX), SI
+	MOVBLZX      14(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 384(AX)
+	MOVBLZX      15(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 416(AX)
+	MOVBLZX      16(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 448(AX)
+	MOVBLZX      17(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 480(AX)
+	VBROADCASTSS 16(SP), Y4
+	VBROADCASTSS 48(SP), Y5
+	MOVWLZX      42(CX), SI
+	MOVBLZX      18(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 512(AX)
+	MOVBLZX      19(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 544(AX)
+	MOVBLZX      20(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 576(AX)
+	MOVBLZX      21(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 608(AX)
+	VBROADCASTSS 20(SP), Y4
+	VBROADCASTSS 52(SP), Y5
+	MOVWLZX      44(CX), SI
+	MOVBLZX      22(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 640(AX)
+	MOVBLZX      23(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 672(AX)
+	MOVBLZX      24(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 704(AX)
+	MOVBLZX      25(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 736(AX)
+	VBROADCASTSS 24(SP), Y4
+	VBROADCASTSS 56(SP), Y5
+	MOVWLZX      46(CX), SI
+	MOVBLZX      26(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 768(AX)
+	MOVBLZX      27(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 800(AX)
+	MOVBLZX      28(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 832(AX)
+	MOVBLZX      29(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 864(AX)
+	VBROADCASTSS 28(SP), Y4
+	VBROADCASTSS 60(SP), Y5
+	MOVWLZX      48(CX), SI
+	MOVBLZX      30(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x08, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 896(AX)
+	MOVBLZX      31(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x05, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 928(AX)
+	MOVBLZX      32(CX), DI
+	MOVL         SI, R8
+	SHLL         $0x02, R8
+	ANDL         $0x00000700, R8
+	ORL          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VMOVUPS      Y6, 960(AX)
+	MOVBLZX      33(CX), DI
+	SHRL         $0x01, SI
+	ANDL         $0x00000700, SI
+	ORL          SI, DI
+	VPMOVSXBD    (BX)(DI*8), Y6
+	VCVTDQ2PS    Y6, Y6
+	VADDPS       Y5, Y6, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000032, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func decodeIQ1MAVX512(dst *float32, src *byte, n int, points *int8)
+// Requires: AVX, AVX2, BMI2, F16C
+TEXT ·decodeIQ1MAVX512(SB), NOSPLIT, $64-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         points+24(FP), BX
+	VBROADCASTSS c00000001<>+0(SB), Y0
+	VBROADCASTSS c00000007<>+0(SB), Y1
+	VBROADCASTSS c80000000<>+0(SB), Y2
+	VBROADCASTSS c3e000000<>+0(SB), Y3
+
+block:
+	MOVQ         48(CX), SI
+	MOVQ         $0xf000f000f000f000, DI
+	PEXTQ        DI, SI, SI
+	VMOVD        SI, X4
+	VCVTPH2PS    X4, X4
+	VBROADCASTSS X4, Y4
+	VPBROADCASTW 48(CX), X6
+	VPBROADCASTW 50(CX), X5
+	VINSERTI128  $0x01, X5, Y6, Y5
+	VPSRLVD      iq1mShiftAVX512AVX2<>+0(SB), Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPADDD       Y5, Y5, Y5
+	VPADDD       Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (SP)
+	VPBROADCASTW 52(CX), X6
+	VPBROADCASTW 54(CX), X5
+	VINSERTI128  $0x01, X5, Y6, Y5
+	VPSRLVD      iq1mShiftAVX512AVX2<>+0(SB), Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPADDD       Y5, Y5, Y5
+	VPADDD       Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(SP)
+	VBROADCASTSS (SP), Y4
+	MOVBLZX      (CX), SI
+	MOVBLZX      32(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	MOVBLZX      1(CX), SI
+	MOVBLZX      32(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(AX)
+	VBROADCASTSS 4(SP), Y4
+	MOVBLZX      2(CX), SI
+	MOVBLZX      33(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	MOVBLZX      3(CX), SI
+	MOVBLZX      33(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 96(AX)
+	VBROADCASTSS 8(SP), Y4
+	MOVBLZX      4(CX), SI
+	MOVBLZX      34(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 128(AX)
+	MOVBLZX      5(CX), SI
+	MOVBLZX      34(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 160(AX)
+	VBROADCASTSS 12(SP), Y4
+	MOVBLZX      6(CX), SI
+	MOVBLZX      35(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 192(AX)
+	MOVBLZX      7(CX), SI
+	MOVBLZX      35(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 224(AX)
+	VBROADCASTSS 16(SP), Y4
+	MOVBLZX      8(CX), SI
+	MOVBLZX      36(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 256(AX)
+	MOVBLZX      9(CX), SI
+	MOVBLZX      36(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 288(AX)
+	VBROADCASTSS 20(SP), Y4
+	MOVBLZX      10(CX), SI
+	MOVBLZX      37(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 320(AX)
+	MOVBLZX      11(CX), SI
+	MOVBLZX      37(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 352(AX)
+	VBROADCASTSS 24(SP), Y4
+	MOVBLZX      12(CX), SI
+	MOVBLZX      38(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 384(AX)
+	MOVBLZX      13(CX), SI
+	MOVBLZX      38(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 416(AX)
+	VBROADCASTSS 28(SP), Y4
+	MOVBLZX      14(CX), SI
+	MOVBLZX      39(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 448(AX)
+	MOVBLZX      15(CX), SI
+	MOVBLZX      39(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 480(AX)
+	VBROADCASTSS 32(SP), Y4
+	MOVBLZX      16(CX), SI
+	MOVBLZX      40(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 512(AX)
+	MOVBLZX      17(CX), SI
+	MOVBLZX      40(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 544(AX)
+	VBROADCASTSS 36(SP), Y4
+	MOVBLZX      18(CX), SI
+	MOVBLZX      41(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 576(AX)
+	MOVBLZX      19(CX), SI
+	MOVBLZX      41(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 608(AX)
+	VBROADCASTSS 40(SP), Y4
+	MOVBLZX      20(CX), SI
+	MOVBLZX      42(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 640(AX)
+	MOVBLZX      21(CX), SI
+	MOVBLZX      42(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 672(AX)
+	VBROADCASTSS 44(SP), Y4
+	MOVBLZX      22(CX), SI
+	MOVBLZX      43(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 704(AX)
+	MOVBLZX      23(CX), SI
+	MOVBLZX      43(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 736(AX)
+	VBROADCASTSS 48(SP), Y4
+	MOVBLZX      24(CX), SI
+	MOVBLZX      44(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 768(AX)
+	MOVBLZX      25(CX), SI
+	MOVBLZX      44(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 800(AX)
+	VBROADCASTSS 52(SP), Y4
+	MOVBLZX      26(CX), SI
+	MOVBLZX      45(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 832(AX)
+	MOVBLZX      27(CX), SI
+	MOVBLZX      45(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 864(AX)
+	VBROADCASTSS 56(SP), Y4
+	MOVBLZX      28(CX), SI
+	MOVBLZX      46(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 896(AX)
+	MOVBLZX      29(CX), SI
+	MOVBLZX      46(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 928(AX)
+	VBROADCASTSS 60(SP), Y4
+	MOVBLZX      30(CX), SI
+	MOVBLZX      47(CX), DI
+	SHLL         $0x08, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 960(AX)
+	MOVBLZX      31(CX), SI
+	MOVBLZX      47(CX), DI
+	SHLL         $0x04, DI
+	VMOVD        DI, X5
+	ANDL         $0x00000700, DI
+	ORL          DI, SI
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x14, Y5, Y5
+	VPAND        Y2, Y5, Y5
+	VPOR         Y3, Y5, Y5
+	VPMOVSXBD    (BX)(SI*8), Y7
+	VCVTDQ2PS    Y7, Y7
+	VADDPS       Y5, Y7, Y5
+	VMULPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 992(AX)
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000038, CX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA iq1mShiftAVX512AVX2<>+0(SB)/4, $0x00000000
+DATA iq1mShiftAVX512AVX2<>+4(SB)/4, $0x00000003
+DATA iq1mShiftAVX512AVX2<>+8(SB)/4, $0x00000006
+DATA iq1mShiftAVX512AVX2<>+12(SB)/4, $0x00000009
+DATA iq1mShiftAVX512AVX2<>+16(SB)/4, $0x00000000
+DATA iq1mShiftAVX512AVX2<>+20(SB)/4, $0x00000003
+DATA iq1mShiftAVX512AVX2<>+24(SB)/4, $0x00000006
+DATA iq1mShiftAVX512AVX2<>+28(SB)/4, $0x00000009
+GLOBL iq1mShiftAVX512AVX2<>(SB), RODATA|NOPTR, $32

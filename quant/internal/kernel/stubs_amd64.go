@@ -244,6 +244,38 @@ func q20AVX2(dst *float32, src *byte, n int)
 //go:noescape
 func q10AVX2(dst *float32, src *byte, n int)
 
+// iq1sAVX2 sets planes of 832 sums, Σwqx with both shifts and then Σwq², for all cuts i1 ≤ i2 of 32 numbers.
+// x and w are 33 running sums and then NaN; the last rows of cuts are filled up to whole registers.
+//
+//go:noescape
+func iq1sAVX2(sums *float32, x *float32, w *float32, values *float32)
+
+// iq1mAVX2 sets planes of 832 sums, Σwqx with the four pairs of shifts and then Σwq², for all cuts of 16 numbers.
+// levels says for each register of cuts which level each sorted number has; tables is scratch.
+//
+//go:noescape
+func iq1mAVX2(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
+
+// scan2AVX2 returns the first slot·2+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+//
+//go:noescape
+func scan2AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+
+// scan4AVX2 returns the first slot·4+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+//
+//go:noescape
+func scan4AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+
+// decodeIQ1SAVX2 decodes n blocks; points has 8 levels for each.
+//
+//go:noescape
+func decodeIQ1SAVX2(dst *float32, src *byte, n int, points *int8)
+
+// decodeIQ1MAVX2 decodes n blocks; points has 8 levels for each.
+//
+//go:noescape
+func decodeIQ1MAVX2(dst *float32, src *byte, n int, points *int8)
+
 // transposeAVX512 puts a row of n numbers in each lane; stride is in bytes, n a multiple of the lanes.
 //
 //go:noescape
@@ -483,3 +515,35 @@ func q20AVX512(dst *float32, src *byte, n int)
 //
 //go:noescape
 func q10AVX512(dst *float32, src *byte, n int)
+
+// iq1sAVX512 sets planes of 832 sums, Σwqx with both shifts and then Σwq², for all cuts i1 ≤ i2 of 32 numbers.
+// x and w are 33 running sums and then NaN; the last rows of cuts are filled up to whole registers.
+//
+//go:noescape
+func iq1sAVX512(sums *float32, x *float32, w *float32, values *float32)
+
+// iq1mAVX512 sets planes of 832 sums, Σwqx with the four pairs of shifts and then Σwq², for all cuts of 16 numbers.
+// levels says for each register of cuts which level each sorted number has; tables is scratch.
+//
+//go:noescape
+func iq1mAVX512(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
+
+// scan2AVX512 returns the first slot·2+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+//
+//go:noescape
+func scan2AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+
+// scan4AVX512 returns the first slot·4+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+//
+//go:noescape
+func scan4AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+
+// decodeIQ1SAVX512 decodes n blocks; points has 8 levels for each.
+//
+//go:noescape
+func decodeIQ1SAVX512(dst *float32, src *byte, n int, points *int8)
+
+// decodeIQ1MAVX512 decodes n blocks; points has 8 levels for each.
+//
+//go:noescape
+func decodeIQ1MAVX512(dst *float32, src *byte, n int, points *int8)

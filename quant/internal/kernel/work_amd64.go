@@ -5,6 +5,7 @@ package kernel
 import (
 	"math"
 	"sync"
+	"unsafe"
 )
 
 const (
@@ -108,3 +109,6 @@ func nearest(f float32) int32 {
 }
 
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
+
+// slice is the n numbers from p on.
+func slice(p *float32, n int) []float32 { return unsafe.Slice(p, n) }
