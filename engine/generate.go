@@ -116,12 +116,15 @@ func (g *generation) schedule(t Traits) error {
 func (g *generation) sample(ctx context.Context, index int) ([]float32, error) {
 	p, d := g.params, g.model.denoiser
 	seed := uint64(p.Seed) + uint64(index)
-	kind := p.RNG
-	if p.SamplerRNG != nil {
-		kind = *p.SamplerRNG
+	// A sampler without a generator of its own goes on in the stream that the
+	// first noise came from.
+	source := rng.New(p.RNG, seed)
+	later := source
+	if p.SamplerRNG != nil && *p.SamplerRNG != p.RNG {
+		later = rng.New(*p.SamplerRNG, seed)
 	}
 	noise := make([]float32, g.size.elements())
-	rng.New(p.RNG, seed).Normal(noise)
+	source.Normal(noise)
 	x := make([]float32, len(noise))
 	d.AddNoise(x, make([]float32, len(noise)), noise, g.sigmas[0])
 	begun := time.Now()
@@ -143,7 +146,7 @@ func (g *generation) sample(ctx context.Context, index int) ([]float32, error) {
 		return out, err
 	}
 	x, err := sample.Run(ctx, g.method, x, g.sigmas, denoise, sample.Options{
-		Noise: rng.New(kind, seed), Eta: g.eta, Flow: d.IsFlow(), Args: p.Args,
+		Noise: later, Eta: g.eta, Flow: d.IsFlow(), Args: p.Args,
 		Uncond: func() []float32 { return g.unguided },
 	})
 	if err != nil {
