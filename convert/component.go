@@ -21,12 +21,21 @@ type Component struct {
 	decoded map[string]bool // names of the tensors that were decoded
 }
 
-// OpenComponents opens all inputs. With keepScales, scaled weights are not
-// decoded. On an error everything is closed again.
-func OpenComponents(inputs []Input, o OpenOptions, keepScales bool) ([]*Component, error) {
+// Scales says what happens to scaled weights.
+type Scales uint8
+
+// Ways to treat scaled weights.
+const (
+	ScalesMultiply Scales = iota // into plain numbers; the scales are dropped
+	ScalesKeep                   // weights and scales are passed on as they are
+	ScalesIgnore                 // both are like any other tensors, as for stable-diffusion.cpp
+)
+
+// OpenComponents opens all inputs. On an error everything is closed again.
+func OpenComponents(inputs []Input, o OpenOptions, scales Scales) ([]*Component, error) {
 	var all []*Component
 	for _, in := range inputs {
-		c, err := openComponent(in, o, keepScales)
+		c, err := openComponent(in, o, scales)
 		if err != nil {
 			return nil, errors.Join(err, CloseComponents(all))
 		}
@@ -44,7 +53,7 @@ func CloseComponents(all []*Component) error {
 	return errors.Join(errs...)
 }
 
-func openComponent(in Input, o OpenOptions, keepScales bool) (*Component, error) {
+func openComponent(in Input, o OpenOptions, scales Scales) (*Component, error) {
 	cp, err := Open(in.Path, o)
 	if err != nil {
 		if cp != nil {
@@ -53,7 +62,7 @@ func openComponent(in Input, o OpenOptions, keepScales bool) (*Component, error)
 		return nil, err
 	}
 	c := &Component{Role: in.Role, Checkpoint: cp, decoded: make(map[string]bool)}
-	err = c.decode(keepScales)
+	err = c.decode(scales)
 	if err == nil {
 		err = c.rewrite(in)
 	}
@@ -64,12 +73,12 @@ func openComponent(in Input, o OpenOptions, keepScales bool) (*Component, error)
 }
 
 // decode multiplies scaled weights by their scales.
-func (c *Component) decode(keepScales bool) error {
+func (c *Component) decode(scales Scales) error {
 	so := scaled.Options{Metadata: c.Strings}
-	if !scaled.Present(c.Tensors, so) {
+	if scales == ScalesIgnore || !scaled.Present(c.Tensors, so) {
 		return nil
 	}
-	if keepScales {
+	if scales == ScalesKeep {
 		c.opaque = true
 		return nil
 	}

@@ -27,7 +27,7 @@ func OpenModel(inputs []Input, o OpenOptions, family rename.Family) (*Model, err
 	if len(inputs) == 0 {
 		return nil, errors.New("no input given")
 	}
-	components, err := OpenComponents(inputs, o, false)
+	components, err := OpenComponents(inputs, o, ScalesMultiply)
 	if err != nil {
 		return nil, err
 	}

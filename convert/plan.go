@@ -72,7 +72,14 @@ func Plan(ctx context.Context, o Options) (*Conversion, error) {
 	if len(o.Inputs) == 0 {
 		return nil, errors.New("no input given")
 	}
-	components, err := OpenComponents(o.Inputs, o.Open, o.KeepScales || o.Policy.Compat)
+	scales := ScalesMultiply
+	switch {
+	case o.KeepScales:
+		scales = ScalesKeep
+	case o.Policy.Compat:
+		scales = ScalesIgnore
+	}
+	components, err := OpenComponents(o.Inputs, o.Open, scales)
 	if err != nil {
 		return nil, err
 	}
@@ -363,14 +370,32 @@ func (c *Conversion) Write(ctx context.Context, w WriteOptions) error {
 			return err
 		}
 	}
+	var before, total int64
+	for _, out := range c.Outputs {
+		total += out.bytes()
+	}
 	for _, out := range c.Outputs {
 		_, err := writer.Write(ctx, out.plan, writer.Options{
-			Path: out.Path, Inputs: inputs, Overwrite: w.Overwrite, Threads: w.Threads,
-			MaxMemory: w.MaxMemory, Progress: w.Progress, Verify: c.Check,
+			Path: out.Path, Inputs: inputs, Overwrite: w.Overwrite, Threads: w.Threads, MaxMemory: w.MaxMemory, Verify: c.Check,
+			Progress: func(p writer.Progress) {
+				if w.Progress != nil {
+					w.Progress(writer.Progress{Done: before + p.Done, Total: total, Tensor: p.Tensor})
+				}
+			},
 		})
 		if err != nil {
 			return err
 		}
+		before += out.bytes()
 	}
 	return nil
+}
+
+// bytes is the size of all tensors.
+func (o *Output) bytes() int64 {
+	n := int64(0)
+	for _, t := range o.Tensors {
+		n += t.Bytes
+	}
+	return n
 }

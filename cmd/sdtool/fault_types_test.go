@@ -84,6 +84,10 @@ func TestFault024ScaledFP8(t *testing.T) {
 	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, weight, scale("a.scale_weight", 1), scale("a.weight_scale", 2))
 	fails(t, exitFailed, "a.weight", "convert", "-m", in, "-o", filepath.Join(dir, "out.gguf"))
 
+	// The neighbour neither multiplies nor drops.
+	compat := contents(t, convertOne(t, "out.gguf", []string{"--type", "f32", "--compat", "sd-cli"}, weight, scale("a.weight_scale", 2)))
+	require.Equal(t, f32s(1), compat["a.weight"].data[:4])
+	require.Equal(t, f32s(2), compat["a.weight_scale"].data)
 	kept := types(t, convertOne(t, "out.safetensors", []string{"--keep-scales"}, weight, scale("a.weight_scale", 2)))
 	require.Equal(t, map[string]string{"a.weight": "f8_e4m3", "a.weight_scale": "f32"}, kept)
 }
