@@ -37,7 +37,7 @@ const (
 )
 
 // nearby returns in pos which point of a list has the least error: the first of
-// several. values are the numbers that levels stand for; the list is in chunks of 16.
+// several. values are the numbers that levels stand for; the list is in chunks of a register's lanes.
 func (g *isa) nearby(name string, dim, bits int, x, waux reg.GPVirtual, values Op, list, chunks, scratch reg.GPVirtual) (pos reg.GPVirtual) {
 	terms := make([]reg.VecVirtual, dim)
 	for i := range terms {
@@ -50,9 +50,6 @@ func (g *isa) nearby(name string, dim, bits int, x, waux reg.GPVirtual, values O
 	p, left := GP64(), GP64()
 	MOVQ(list, p)
 	MOVQ(chunks, left)
-	if !g.wide() {
-		ADDQ(left, left)
-	}
 	Label(name + "_chunk")
 	point := g.vec()
 	VPMOVZXWD(Mem{Base: p}, point)
@@ -97,7 +94,11 @@ func (g *isa) nearby(name string, dim, bits int, x, waux reg.GPVirtual, values O
 	} else {
 		VMOVMSKPS(same.r, mask)
 	}
+	// Within one chunk lanes are in order; of more, the least position is wanted.
 	pos = GP64()
+	TZCNTL(mask, pos.As32())
+	CMPQ(chunks, U32(1))
+	JEQ(LabelRef(name + "_one"))
 	MOVQ(U64(0xffffffff), pos)
 	Label(name + "_tie")
 	TZCNTL(mask, lane)
@@ -107,6 +108,7 @@ func (g *isa) nearby(name string, dim, bits int, x, waux reg.GPVirtual, values O
 	CMOVLCS(candidate, pos.As32())
 	BLSRL(mask, mask)
 	JNZ(LabelRef(name + "_tie"))
+	Label(name + "_one")
 	return pos
 }
 
@@ -171,7 +173,7 @@ func (g *isa) trials(bits, dim, top int) {
 	MOVQ(entry, chunks)
 	ANDQ(U32(0xff), chunks)
 	SHRQ(U8(8), entry)
-	SHLQ(U8(5), entry) // 16 points of 2 bytes
+	SHLQ(U8(map[int]uint8{8: 4, 16: 5}[g.v]), entry) // 2 bytes a point
 	ADDQ(field(argNear), entry)
 	gx, gw, at := field(argX), field(argWaux), GP64()
 	MOVQ(group, at)
@@ -260,7 +262,7 @@ func (g *isa) gridSums() {
 
 	TEXT("gridNearest"+g.name, NOSPLIT, "func(x, w, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)")
 	Pragma("noescape")
-	Doc("gridNearest" + g.name + " returns which point of a list of 2-bit levels, in chunks of 16, has the least error.")
+	Doc("gridNearest" + g.name + " returns which point of a list of 2-bit levels, in chunks of as many as there are lanes, has the least error.")
 	list, chunks, scratch := param("list"), param("chunks"), param("scratch")
 	x, w = param("x"), param("w")
 	pos := g.nearby("one", 8, 2, x, w, g.load(Mem{Base: param("values")}), list, chunks, scratch)

@@ -13,36 +13,44 @@ type Grid struct {
 	dim, bits int
 	// index maps packed levels to the number of a point, or to less than 0.
 	index []int32
+	lists map[int]*lists // by lanes
+}
+
+// lists are in chunks of as many points as a register has lanes.
+type lists struct {
 	// entries maps packed levels to 0 for a point, else to the first chunk of its
 	// list in near, shifted by 8, and the number of chunks.
 	entries []uint32
 	near    []uint16
 }
 
-// chunk is the granularity of lists.
-const chunk = 16
-
 // NewGrid takes quant's tables: points of dim levels of so many bits, and at,
 // which maps packed levels to a point or to -(offset+1) of a list in near, a
-// count and then points. A list is filled up with its first point, which does not
-// change which one is the first of the nearest.
+// count and then points.
 func NewGrid(points []uint16, dim, bits int, at []int32, near []uint16) *Grid {
-	g := &Grid{dim: dim, bits: bits, index: at, entries: make([]uint32, len(at))}
+	g := &Grid{dim: dim, bits: bits, index: at, lists: make(map[int]*lists)}
+	for _, lanes := range []int{8, 16} {
+		g.lists[lanes] = newLists(points, at, near, lanes)
+	}
+	return g
+}
+
+// newLists fills lists up with their last point, which does not change which one
+// is the first of the nearest.
+func newLists(points []uint16, at []int32, near []uint16, chunk int) *lists {
+	l := &lists{entries: make([]uint32, len(at))}
 	for u, a := range at {
 		if a >= 0 {
 			continue
 		}
 		list := near[-a:][:near[-a-1]]
 		chunks := (len(list) + chunk - 1) / chunk
-		g.entries[u] = uint32(len(g.near)/chunk)<<8 | uint32(chunks)
-		for _, p := range list {
-			g.near = append(g.near, points[p])
-		}
-		for len(g.near)%chunk != 0 {
-			g.near = append(g.near, points[list[0]])
+		l.entries[u] = uint32(len(l.near)/chunk)<<8 | uint32(chunks)
+		for i := range chunks * chunk {
+			l.near = append(l.near, points[list[min(i, len(list)-1)]])
 		}
 	}
-	return g
+	return l
 }
 
 // pack puts the levels of a group together.
@@ -111,9 +119,10 @@ var gridWorks = sync.Pool{New: func() any { return new(gridWork) }}
 
 // trial rounds a sub-block with several scales: levels and on get the results.
 func (s *Set) trial(wk *gridWork, g *Grid, x, waux *float32, n, trials int) {
+	l := g.lists[s.lanes]
 	wk.args = gridArgs{
 		x: x, waux: waux, ids: &wk.ids[0], scales: &wk.scales[0], trials: trials, n: n,
-		entries: &g.entries[0], near: &g.near[0], levels: &wk.levels[0], on: &wk.on[0], scratch: &wk.scratch[0],
+		entries: &l.entries[0], near: &l.near[0], levels: &wk.levels[0], on: &wk.on[0], scratch: &wk.scratch[0],
 	}
 	args := (*uint64)(unsafe.Pointer(&wk.args))
 	if g.bits == 3 {

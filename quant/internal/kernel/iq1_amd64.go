@@ -160,7 +160,8 @@ func (wk *iq1Work) setLevels(levels []byte, i1, i2 int, flip bool) {
 // point moves a group onto the grid and returns the point's number and whether it was there.
 func (s *Set) point(wk *iq1Work, g *Grid, levels []byte, x, w *float32, scale float32, sign int) (at uint32, on bool) {
 	u := g.pack(levels)
-	entry := g.entries[u]
+	l := g.lists[s.lanes]
+	entry := l.entries[u]
 	if entry == 0 {
 		return uint32(g.index[u]), true
 	}
@@ -168,7 +169,7 @@ func (s *Set) point(wk *iq1Work, g *Grid, levels []byte, x, w *float32, scale fl
 	for i := range values {
 		values[i] = scale * wk.values[sign][i]
 	}
-	list := g.near[entry>>8*chunk:]
+	list := l.near[int(entry>>8)*s.lanes:]
 	p := list[s.gridNearest(x, w, &values[0], &list[0], int(entry&0xff), &wk.scratch[0])]
 	for i := range 8 {
 		levels[i] = byte(p >> (2 * i) & 3)

@@ -2208,7 +2208,7 @@ group:
 	MOVQ         R11, R12
 	ANDQ         $0x000000ff, R12
 	SHRQ         $0x08, R11
-	SHLQ         $0x05, R11
+	SHLQ         $0x04, R11
 	MOVQ         56(AX), R13
 	ADDQ         R13, R11
 	MOVQ         (AX), R13
@@ -2264,7 +2264,7 @@ group:
 	VPXOR        Y9, Y9, Y9
 	VMOVUPS      lanegrid2AVX2<>+0(SB), Y10
 	MOVQ         R11, R13
-	ADDQ         R12, R12
+	MOVQ         R12, R14
 
 grid2_chunk:
 	VPMOVZXWD    (R13), Y11
@@ -2295,7 +2295,7 @@ grid2_chunk:
 	VBLENDVPS    Y11, Y10, Y9, Y9
 	VPADDD       v00000008<>+0(SB), Y10, Y10
 	ADDQ         $0x00000010, R13
-	DECQ         R12
+	DECQ         R14
 	JNZ          grid2_chunk
 	VMOVUPS      Y9, (R15)
 	VEXTRACTF128 $0x01, Y8, X1
@@ -2306,16 +2306,21 @@ grid2_chunk:
 	VMINPS       X1, X0, X0
 	VBROADCASTSS X0, Y0
 	VCMPPS       $0x00, Y0, Y8, Y0
-	VMOVMSKPS    Y0, R12
+	VMOVMSKPS    Y0, R13
+	TZCNTL       R13, R14
+	CMPQ         R12, $0x00000001
+	JEQ          grid2_one
 	MOVQ         $0x00000000ffffffff, R14
 
 grid2_tie:
-	TZCNTL  R12, R13
-	MOVL    (R15)(R13*4), R13
-	CMPL    R13, R14
-	CMOVLCS R13, R14
-	BLSRL   R12, R12
+	TZCNTL  R13, R12
+	MOVL    (R15)(R12*4), R12
+	CMPL    R12, R14
+	CMOVLCS R12, R14
+	BLSRL   R13, R13
 	JNZ     grid2_tie
+
+grid2_one:
 	MOVWLZX (R11)(R14*2), R11
 	PDEPQ   R10, R11, R11
 	MOVQ    R11, (SI)(R8*8)
@@ -2432,7 +2437,7 @@ group:
 	MOVQ         R11, R12
 	ANDQ         $0x000000ff, R12
 	SHRQ         $0x08, R11
-	SHLQ         $0x05, R11
+	SHLQ         $0x04, R11
 	MOVQ         56(AX), R13
 	ADDQ         R13, R11
 	MOVQ         (AX), R13
@@ -2468,7 +2473,7 @@ group:
 	VPXOR        Y5, Y5, Y5
 	VMOVUPS      lanegrid3AVX2<>+0(SB), Y6
 	MOVQ         R11, R13
-	ADDQ         R12, R12
+	MOVQ         R12, R14
 
 grid3_chunk:
 	VPMOVZXWD    (R13), Y7
@@ -2487,7 +2492,7 @@ grid3_chunk:
 	VBLENDVPS    Y7, Y6, Y5, Y5
 	VPADDD       v00000008<>+0(SB), Y6, Y6
 	ADDQ         $0x00000010, R13
-	DECQ         R12
+	DECQ         R14
 	JNZ          grid3_chunk
 	VMOVUPS      Y5, (R15)
 	VEXTRACTF128 $0x01, Y4, X1
@@ -2498,16 +2503,21 @@ grid3_chunk:
 	VMINPS       X1, X0, X0
 	VBROADCASTSS X0, Y0
 	VCMPPS       $0x00, Y0, Y4, Y0
-	VMOVMSKPS    Y0, R12
+	VMOVMSKPS    Y0, R13
+	TZCNTL       R13, R14
+	CMPQ         R12, $0x00000001
+	JEQ          grid3_one
 	MOVQ         $0x00000000ffffffff, R14
 
 grid3_tie:
-	TZCNTL  R12, R13
-	MOVL    (R15)(R13*4), R13
-	CMPL    R13, R14
-	CMOVLCS R13, R14
-	BLSRL   R12, R12
+	TZCNTL  R13, R12
+	MOVL    (R15)(R12*4), R12
+	CMPL    R12, R14
+	CMOVLCS R12, R14
+	BLSRL   R13, R13
 	JNZ     grid3_tie
+
+grid3_one:
 	MOVWLZX (R11)(R14*2), R11
 	PDEPQ   R10, R11, R11
 	MOVL    R11, (SI)(R8*4)
@@ -2728,8 +2738,7 @@ TEXT ·gridNearestAVX2(SB), NOSPLIT, $0-56
 	VBROADCASTSS c7f7fffff<>+0(SB), Y8
 	VPXOR        Y9, Y9, Y9
 	VMOVUPS      laneoneAVX2<>+0(SB), Y10
-	MOVQ         CX, CX
-	ADDQ         CX, CX
+	MOVQ         CX, BX
 
 one_chunk:
 	VPMOVZXWD    (AX), Y11
@@ -2760,7 +2769,7 @@ one_chunk:
 	VBLENDVPS    Y11, Y10, Y9, Y9
 	VPADDD       v00000008<>+0(SB), Y10, Y10
 	ADDQ         $0x00000010, AX
-	DECQ         CX
+	DECQ         BX
 	JNZ          one_chunk
 	VMOVUPS      Y9, (DX)
 	VEXTRACTF128 $0x01, Y8, X1
@@ -2772,6 +2781,9 @@ one_chunk:
 	VBROADCASTSS X0, Y0
 	VCMPPS       $0x00, Y0, Y8, Y0
 	VMOVMSKPS    Y0, AX
+	TZCNTL       AX, BX
+	CMPQ         CX, $0x00000001
+	JEQ          one_one
 	MOVQ         $0x00000000ffffffff, BX
 
 one_tie:
@@ -2781,7 +2793,9 @@ one_tie:
 	CMOVLCS CX, BX
 	BLSRL   AX, AX
 	JNZ     one_tie
-	MOVQ    BX, pos+48(FP)
+
+one_one:
+	MOVQ BX, pos+48(FP)
 	VZEROUPPER
 	RET
 
@@ -9659,6 +9673,7 @@ group:
 	VMOVUPS      lanegrid2AVX512<>+0(SB), Z10
 	VBROADCASTSS c00000010<>+0(SB), Z11
 	MOVQ         R11, R13
+	MOVQ         R12, R14
 
 grid2_chunk:
 	VPMOVZXWD     (R13), Z12
@@ -9689,7 +9704,7 @@ grid2_chunk:
 	VMOVAPS       Z10, K1, Z9
 	VPADDD        Z11, Z10, Z10
 	ADDQ          $0x00000020, R13
-	DECQ          R12
+	DECQ          R14
 	JNZ           grid2_chunk
 	VMOVUPS       Z9, (R15)
 	VEXTRACTF64X4 $0x01, Z8, Y0
@@ -9702,16 +9717,21 @@ grid2_chunk:
 	VMINPS        X1, X0, X0
 	VBROADCASTSS  X0, Z0
 	VCMPPS        $0x00, Z0, Z8, K1
-	KMOVW         K1, R12
+	KMOVW         K1, R13
+	TZCNTL        R13, R14
+	CMPQ          R12, $0x00000001
+	JEQ           grid2_one
 	MOVQ          $0x00000000ffffffff, R14
 
 grid2_tie:
-	TZCNTL  R12, R13
-	MOVL    (R15)(R13*4), R13
-	CMPL    R13, R14
-	CMOVLCS R13, R14
-	BLSRL   R12, R12
+	TZCNTL  R13, R12
+	MOVL    (R15)(R12*4), R12
+	CMPL    R12, R14
+	CMOVLCS R12, R14
+	BLSRL   R13, R13
 	JNZ     grid2_tie
+
+grid2_one:
 	MOVWLZX (R11)(R14*2), R11
 	PDEPQ   R10, R11, R11
 	MOVQ    R11, (SI)(R8*8)
@@ -9865,6 +9885,7 @@ group:
 	VMOVUPS      lanegrid3AVX512<>+0(SB), Z5
 	VBROADCASTSS c00000010<>+0(SB), Z6
 	MOVQ         R11, R13
+	MOVQ         R12, R14
 
 grid3_chunk:
 	VPMOVZXWD     (R13), Z7
@@ -9883,7 +9904,7 @@ grid3_chunk:
 	VMOVAPS       Z5, K1, Z9
 	VPADDD        Z6, Z5, Z5
 	ADDQ          $0x00000020, R13
-	DECQ          R12
+	DECQ          R14
 	JNZ           grid3_chunk
 	VMOVUPS       Z9, (R15)
 	VEXTRACTF64X4 $0x01, Z4, Y0
@@ -9896,16 +9917,21 @@ grid3_chunk:
 	VMINPS        X1, X0, X0
 	VBROADCASTSS  X0, Z0
 	VCMPPS        $0x00, Z0, Z4, K1
-	KMOVW         K1, R12
+	KMOVW         K1, R13
+	TZCNTL        R13, R14
+	CMPQ          R12, $0x00000001
+	JEQ           grid3_one
 	MOVQ          $0x00000000ffffffff, R14
 
 grid3_tie:
-	TZCNTL  R12, R13
-	MOVL    (R15)(R13*4), R13
-	CMPL    R13, R14
-	CMOVLCS R13, R14
-	BLSRL   R12, R12
+	TZCNTL  R13, R12
+	MOVL    (R15)(R12*4), R12
+	CMPL    R12, R14
+	CMOVLCS R12, R14
+	BLSRL   R13, R13
 	JNZ     grid3_tie
+
+grid3_one:
 	MOVWLZX (R11)(R14*2), R11
 	PDEPQ   R10, R11, R11
 	MOVL    R11, (SI)(R8*4)
@@ -10136,7 +10162,7 @@ TEXT ·gridNearestAVX512(SB), NOSPLIT, $0-56
 	VPXORD       Z2, Z2, Z2
 	VMOVUPS      laneoneAVX512<>+0(SB), Z10
 	VBROADCASTSS c00000010<>+0(SB), Z11
-	MOVQ         CX, CX
+	MOVQ         CX, BX
 
 one_chunk:
 	VPMOVZXWD     (AX), Z12
@@ -10167,7 +10193,7 @@ one_chunk:
 	VMOVAPS       Z10, K1, Z2
 	VPADDD        Z11, Z10, Z10
 	ADDQ          $0x00000020, AX
-	DECQ          CX
+	DECQ          BX
 	JNZ           one_chunk
 	VMOVUPS       Z2, (DX)
 	VEXTRACTF64X4 $0x01, Z9, Y0
@@ -10181,6 +10207,9 @@ one_chunk:
 	VBROADCASTSS  X0, Z0
 	VCMPPS        $0x00, Z0, Z9, K1
 	KMOVW         K1, AX
+	TZCNTL        AX, BX
+	CMPQ          CX, $0x00000001
+	JEQ           one_one
 	MOVQ          $0x00000000ffffffff, BX
 
 one_tie:
@@ -10190,7 +10219,9 @@ one_tie:
 	CMOVLCS CX, BX
 	BLSRL   AX, AX
 	JNZ     one_tie
-	MOVQ    BX, pos+48(FP)
+
+one_one:
+	MOVQ BX, pos+48(FP)
 	VZEROUPPER
 	RET
 

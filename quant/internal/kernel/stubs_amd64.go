@@ -134,7 +134,7 @@ func gridSumsAVX2(dst *float32, levels *byte, x *float32, w *float32, n int)
 //go:noescape
 func rootsAVX2(dst *float32, src *float32, n int)
 
-// gridNearestAVX2 returns which point of a list of 2-bit levels, in chunks of 16, has the least error.
+// gridNearestAVX2 returns which point of a list of 2-bit levels, in chunks of as many as there are lanes, has the least error.
 //
 //go:noescape
 func gridNearestAVX2(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
@@ -406,7 +406,7 @@ func gridSumsAVX512(dst *float32, levels *byte, x *float32, w *float32, n int)
 //go:noescape
 func rootsAVX512(dst *float32, src *float32, n int)
 
-// gridNearestAVX512 returns which point of a list of 2-bit levels, in chunks of 16, has the least error.
+// gridNearestAVX512 returns which point of a list of 2-bit levels, in chunks of as many as there are lanes, has the least error.
 //
 //go:noescape
 func gridNearestAVX512(x *float32, w *float32, values *float32, list *uint16, chunks int, scratch *uint32) (pos int)
