@@ -9,7 +9,7 @@ import (
 )
 
 // The iq1 searches have a way to cut the sorted sub-block in each lane. They write
-// the sums of all cuts; scan finds the first that beats the best so far.
+// the sums of all cuts; choose finds the best of them as ggml does, one after the other.
 
 // iq1Slots is how many sums a plane has room for.
 const iq1Slots = 832
@@ -126,35 +126,33 @@ func (g *isa) iq1() {
 	JNZ(LabelRef("vector"))
 	g.end()
 
-	g.scan(2, 0x5555555555555555)
-	g.scan(4, 0x1111111111111111)
+	g.choose(2, 0x5555555555555555)
+	g.choose(4, 0x1111111111111111)
 }
 
-// scan goes through planes of sums slot by slot.
-func (g *isa) scan(planes int, deposit uint64) {
-	TEXT(fmt.Sprintf("scan%d%s", planes, g.name), NOSPLIT, "func(sums *float32, slots, start int, best *float32) (pos int)")
+// choose goes through planes of sums slot by slot.
+func (g *isa) choose(planes int, deposit uint64) {
+	name := fmt.Sprintf("choose%d", planes)
+	TEXT(name+g.name, NOSPLIT, "func(sums *float32, slots int, scale *float32) (pos int)")
 	Pragma("noescape")
-	Doc(fmt.Sprintf("scan%d%s returns the first slot·%d+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.", planes, g.name, planes))
-	sums, slots, start := param("sums"), param("slots"), param("start")
-	best := g.broadcast(Mem{Base: param("best")})
+	Doc(fmt.Sprintf("%s%s takes in order of slot·%d+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last", name, g.name, planes),
+		"one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.")
+	sums, slots, scale := param("sums"), param("slots"), param("scale")
+	best := g.bits(0xff7fffff)
 	patterns := make([]reg.GPVirtual, planes)
 	for i := range patterns {
 		patterns[i] = GP64()
 		MOVQ(U64(deposit<<i), patterns[i])
 	}
-	slot, keep, pos := GP64(), GP64(), GP64()
+	slot, keep, pos, all := GP64(), GP64(), GP64(), GP64()
 	shift := map[int]uint8{2: 1, 4: 2}[planes]
-	MOVQ(start, slot)
-	SHRQ(U8(shift), slot)
-	ANDQ(I32(int32(-g.v)), slot)
-	MOVQ(slot, keep)
-	SHLQ(U8(shift), keep)
-	SUBQ(keep, start)
-	MOVQ(I32(-1), keep)
-	SHLXQ(start, keep, keep)
+	XORQ(slot, slot)
+	MOVQ(I32(-1), pos)
+	MOVQ(I32(-1), all)
+	MOVQ(all, keep)
+	last, first := XMM(), XMM()
+	VXORPS(last, last, last)
 	Label("slot")
-	CMPQ(slot, slots)
-	JCC(LabelRef("none"))
 	found := GP64()
 	for i := range planes {
 		qx := g.load(Mem{Base: sums, Index: slot, Scale: 4, Disp: 4 * iq1Slots * i})
@@ -174,18 +172,33 @@ func (g *isa) scan(planes int, deposit uint64) {
 		}
 	}
 	ANDQ(keep, found)
-	JNZ(LabelRef("found"))
-	MOVQ(I32(-1), keep)
-	ADDQ(U32(uint32(g.v)), slot)
-	JMP(LabelRef("slot"))
-	Label("found")
+	JZ(LabelRef("next"))
+	// Take the first, then look at those after it in the same slots again.
+	lane, plane := GP64(), GP64()
 	TZCNTQ(found, pos)
-	SHLQ(U8(shift), slot)
-	ADDQ(slot, pos)
-	JMP(LabelRef("end"))
-	Label("none")
-	MOVQ(I32(-1), pos)
-	Label("end")
+	MOVQ(I32(-2), keep)
+	SHLXQ(pos, keep, keep)
+	MOVQ(pos, lane)
+	SHRQ(U8(shift), lane)
+	ADDQ(slot, lane)
+	MOVQ(pos, plane)
+	ANDQ(U32(uint32(planes-1)), plane)
+	IMUL3Q(U32(iq1Slots), plane, plane)
+	ADDQ(plane, lane)
+	MOVQ(slot, plane)
+	SHLQ(U8(shift), plane)
+	ADDQ(plane, pos)
+	VMOVSS(Mem{Base: sums, Index: lane, Scale: 4}, first)
+	VDIVSS(Mem{Base: sums, Index: lane, Scale: 4, Disp: 4 * iq1Slots * planes}, first, last)
+	VMULSS(last, first, first)
+	VBROADCASTSS(first, best)
+	JMP(LabelRef("slot"))
+	Label("next")
+	MOVQ(all, keep)
+	ADDQ(U32(uint32(g.v)), slot)
+	CMPQ(slot, slots)
+	JCS(LabelRef("slot"))
+	VMOVSS(last, Mem{Base: scale})
 	VZEROUPPER()
 	Store(pos, ReturnIndex(0))
 	RET()

@@ -128,24 +128,6 @@ func maxAbs(x []float32) float32 {
 	return m
 }
 
-// choose goes through the sums for the best cut and returns its position, or -1,
-// and the scale.
-func (wk *iq1Work) choose(scan func(sums *float32, slots, start int, best *float32) int, planes, slots int) (at int, scale float32) {
-	at = -1
-	best := float32(-math.MaxFloat32)
-	for start := 0; start < slots*planes; {
-		pos := scan(&wk.plane[0], slots, start, &best)
-		if pos < 0 {
-			break
-		}
-		at, start = pos, pos+1
-		qx, q2 := wk.plane[pos%planes*iq1Slots+pos/planes], wk.plane[(planes+pos%planes)*iq1Slots+pos/planes]
-		scale = qx / q2
-		best = float32(scale * qx)
-	}
-	return at, scale
-}
-
 // setLevels sets the levels of a cut; flip mirrors them.
 func (wk *iq1Work) setLevels(levels []byte, i1, i2 int, flip bool) {
 	for j, i := range wk.order[:len(levels)] {
@@ -250,7 +232,8 @@ func (s *Set) fitIQ1S(wk *iq1Work, g *Grid, ib int, x, w []float32) {
 	}
 	s.iq1s(&wk.plane[0], &wk.sx[0], &wk.sw[0], &iq1Values[0][0])
 	cuts := iq1sCuts[s.lanes]
-	pos, scale := wk.choose(s.scan2, 2, cuts.slots)
+	var scale float32
+	pos := s.choose2(&wk.plane[0], cuts.slots, &scale)
 	if pos < 0 {
 		return
 	}
@@ -317,7 +300,8 @@ func (s *Set) fitIQ1M(wk *iq1Work, g *Grid, ib int, x, w []float32) {
 	}
 	cuts := iq1mCuts[s.lanes]
 	s.iq1m(&wk.plane[0], &wk.sx[0], &wk.sw[0], &wk.values[0][0], &wk.tables[0], &wk.groups[0], &cuts.levels[0], cuts.slots/s.lanes)
-	pos, scale := wk.choose(s.scan4, 4, cuts.slots)
+	var scale float32
+	pos := s.choose4(&wk.plane[0], cuts.slots, &scale)
 	if pos < 0 {
 		return
 	}

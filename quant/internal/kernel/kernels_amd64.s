@@ -6234,154 +6234,164 @@ number:
 	VZEROUPPER
 	RET
 
-// func scan2AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+// func choose2AVX2(sums *float32, slots int, scale *float32) (pos int)
 // Requires: AVX, AVX2, BMI, BMI2
-TEXT ·scan2AVX2(SB), NOSPLIT, $0-40
+TEXT ·choose2AVX2(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
 	MOVQ         slots+8(FP), CX
-	MOVQ         start+16(FP), DX
-	MOVQ         best+24(FP), BX
-	VBROADCASTSS (BX), Y0
+	MOVQ         scale+16(FP), DX
+	VBROADCASTSS cff7fffff<>+0(SB), Y0
 	MOVQ         $0x5555555555555555, BX
 	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
-	MOVQ         DX, DI
-	SHRQ         $0x01, DI
-	ANDQ         $-8, DI
-	MOVQ         DI, R8
-	SHLQ         $0x01, R8
-	SUBQ         R8, DX
-	MOVQ         $-1, R8
-	SHLXQ        DX, R8, R8
+	XORQ         DI, DI
+	MOVQ         $-1, R9
+	MOVQ         $-1, R10
+	MOVQ         R10, R8
+	VXORPS       X1, X1, X1
 
 slot:
-	CMPQ      DI, CX
-	JCC       none
-	VMOVUPS   (AX)(DI*4), Y1
-	VMOVUPS   6656(AX)(DI*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, DX
-	PDEPQ     BX, DX, DX
-	VMOVUPS   3328(AX)(DI*4), Y1
-	VMOVUPS   9984(AX)(DI*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, R9
-	PDEPQ     SI, R9, R9
-	ORQ       R9, DX
-	ANDQ      R8, DX
-	JNZ       found
-	MOVQ      $-1, R8
-	ADDQ      $0x00000008, DI
-	JMP       slot
+	VMOVUPS      (AX)(DI*4), Y2
+	VMOVUPS      6656(AX)(DI*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R11
+	PDEPQ        BX, R11, R11
+	VMOVUPS      3328(AX)(DI*4), Y2
+	VMOVUPS      9984(AX)(DI*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R12
+	PDEPQ        SI, R12, R12
+	ORQ          R12, R11
+	ANDQ         R8, R11
+	JZ           next
+	TZCNTQ       R11, R9
+	MOVQ         $-2, R8
+	SHLXQ        R9, R8, R8
+	MOVQ         R9, R11
+	SHRQ         $0x01, R11
+	ADDQ         DI, R11
+	MOVQ         R9, R12
+	ANDQ         $0x00000001, R12
+	IMUL3Q       $0x00000340, R12, R12
+	ADDQ         R12, R11
+	MOVQ         DI, R12
+	SHLQ         $0x01, R12
+	ADDQ         R12, R9
+	VMOVSS       (AX)(R11*4), X0
+	VDIVSS       6656(AX)(R11*4), X0, X1
+	VMULSS       X1, X0, X0
+	VBROADCASTSS X0, Y0
+	JMP          slot
 
-found:
-	TZCNTQ DX, AX
-	SHLQ   $0x01, DI
-	ADDQ   DI, AX
-	JMP    end
-
-none:
-	MOVQ $-1, AX
-
-end:
+next:
+	MOVQ   R10, R8
+	ADDQ   $0x00000008, DI
+	CMPQ   DI, CX
+	JCS    slot
+	VMOVSS X1, (DX)
 	VZEROUPPER
-	MOVQ AX, pos+32(FP)
+	MOVQ   R9, pos+24(FP)
 	RET
 
-// func scan4AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+// func choose4AVX2(sums *float32, slots int, scale *float32) (pos int)
 // Requires: AVX, AVX2, BMI, BMI2
-TEXT ·scan4AVX2(SB), NOSPLIT, $0-40
+TEXT ·choose4AVX2(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
 	MOVQ         slots+8(FP), CX
-	MOVQ         start+16(FP), DX
-	MOVQ         best+24(FP), BX
-	VBROADCASTSS (BX), Y0
+	MOVQ         scale+16(FP), DX
+	VBROADCASTSS cff7fffff<>+0(SB), Y0
 	MOVQ         $0x1111111111111111, BX
 	MOVQ         $0x2222222222222222, SI
 	MOVQ         $0x4444444444444444, DI
 	MOVQ         $0x8888888888888888, R8
-	MOVQ         DX, R9
-	SHRQ         $0x02, R9
-	ANDQ         $-8, R9
-	MOVQ         R9, R10
-	SHLQ         $0x02, R10
-	SUBQ         R10, DX
-	MOVQ         $-1, R10
-	SHLXQ        DX, R10, R10
+	XORQ         R9, R9
+	MOVQ         $-1, R11
+	MOVQ         $-1, R12
+	MOVQ         R12, R10
+	VXORPS       X1, X1, X1
 
 slot:
-	CMPQ      R9, CX
-	JCC       none
-	VMOVUPS   (AX)(R9*4), Y1
-	VMOVUPS   13312(AX)(R9*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, DX
-	PDEPQ     BX, DX, DX
-	VMOVUPS   3328(AX)(R9*4), Y1
-	VMOVUPS   16640(AX)(R9*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, R11
-	PDEPQ     SI, R11, R11
-	ORQ       R11, DX
-	VMOVUPS   6656(AX)(R9*4), Y1
-	VMOVUPS   19968(AX)(R9*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, R11
-	PDEPQ     DI, R11, R11
-	ORQ       R11, DX
-	VMOVUPS   9984(AX)(R9*4), Y1
-	VMOVUPS   23296(AX)(R9*4), Y2
-	VMULPS    Y1, Y1, Y1
-	VMULPS    Y2, Y0, Y3
-	VCMPPS    $0x1e, Y3, Y1, Y1
-	VPXOR     Y3, Y3, Y3
-	VCMPPS    $0x1e, Y3, Y2, Y2
-	VPAND     Y2, Y1, Y1
-	VMOVMSKPS Y1, R11
-	PDEPQ     R8, R11, R11
-	ORQ       R11, DX
-	ANDQ      R10, DX
-	JNZ       found
-	MOVQ      $-1, R10
-	ADDQ      $0x00000008, R9
-	JMP       slot
+	VMOVUPS      (AX)(R9*4), Y2
+	VMOVUPS      13312(AX)(R9*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R13
+	PDEPQ        BX, R13, R13
+	VMOVUPS      3328(AX)(R9*4), Y2
+	VMOVUPS      16640(AX)(R9*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R14
+	PDEPQ        SI, R14, R14
+	ORQ          R14, R13
+	VMOVUPS      6656(AX)(R9*4), Y2
+	VMOVUPS      19968(AX)(R9*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R14
+	PDEPQ        DI, R14, R14
+	ORQ          R14, R13
+	VMOVUPS      9984(AX)(R9*4), Y2
+	VMOVUPS      23296(AX)(R9*4), Y3
+	VMULPS       Y2, Y2, Y2
+	VMULPS       Y3, Y0, Y4
+	VCMPPS       $0x1e, Y4, Y2, Y2
+	VPXOR        Y4, Y4, Y4
+	VCMPPS       $0x1e, Y4, Y3, Y3
+	VPAND        Y3, Y2, Y2
+	VMOVMSKPS    Y2, R14
+	PDEPQ        R8, R14, R14
+	ORQ          R14, R13
+	ANDQ         R10, R13
+	JZ           next
+	TZCNTQ       R13, R11
+	MOVQ         $-2, R10
+	SHLXQ        R11, R10, R10
+	MOVQ         R11, R13
+	SHRQ         $0x02, R13
+	ADDQ         R9, R13
+	MOVQ         R11, R14
+	ANDQ         $0x00000003, R14
+	IMUL3Q       $0x00000340, R14, R14
+	ADDQ         R14, R13
+	MOVQ         R9, R14
+	SHLQ         $0x02, R14
+	ADDQ         R14, R11
+	VMOVSS       (AX)(R13*4), X0
+	VDIVSS       13312(AX)(R13*4), X0, X1
+	VMULSS       X1, X0, X0
+	VBROADCASTSS X0, Y0
+	JMP          slot
 
-found:
-	TZCNTQ DX, AX
-	SHLQ   $0x02, R9
-	ADDQ   R9, AX
-	JMP    end
-
-none:
-	MOVQ $-1, AX
-
-end:
+next:
+	MOVQ   R12, R10
+	ADDQ   $0x00000008, R9
+	CMPQ   R9, CX
+	JCS    slot
+	VMOVSS X1, (DX)
 	VZEROUPPER
-	MOVQ AX, pos+32(FP)
+	MOVQ   R11, pos+24(FP)
 	RET
 
 // func decodeIQ1SAVX2(dst *float32, src *byte, n int, points *int8)
@@ -12449,154 +12459,164 @@ number:
 	VZEROUPPER
 	RET
 
-// func scan2AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+// func choose2AVX512(sums *float32, slots int, scale *float32) (pos int)
 // Requires: AVX, AVX512F, BMI, BMI2
-TEXT ·scan2AVX512(SB), NOSPLIT, $0-40
+TEXT ·choose2AVX512(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
 	MOVQ         slots+8(FP), CX
-	MOVQ         start+16(FP), DX
-	MOVQ         best+24(FP), BX
-	VBROADCASTSS (BX), Z0
+	MOVQ         scale+16(FP), DX
+	VBROADCASTSS cff7fffff<>+0(SB), Z0
 	MOVQ         $0x5555555555555555, BX
 	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
-	MOVQ         DX, DI
-	SHRQ         $0x01, DI
-	ANDQ         $-16, DI
-	MOVQ         DI, R8
-	SHLQ         $0x01, R8
-	SUBQ         R8, DX
-	MOVQ         $-1, R8
-	SHLXQ        DX, R8, R8
+	XORQ         DI, DI
+	MOVQ         $-1, R9
+	MOVQ         $-1, R10
+	MOVQ         R10, R8
+	VXORPS       X1, X1, X1
 
 slot:
-	CMPQ    DI, CX
-	JCC     none
-	VMOVUPS (AX)(DI*4), Z1
-	VMOVUPS 6656(AX)(DI*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z5
-	VCMPPS  $0x1e, Z5, Z1, K1
-	VPXORD  Z3, Z3, Z3
-	VCMPPS  $0x1e, Z3, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, DX
-	PDEPQ   BX, DX, DX
-	VMOVUPS 3328(AX)(DI*4), Z1
-	VMOVUPS 9984(AX)(DI*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z5
-	VCMPPS  $0x1e, Z5, Z1, K1
-	VPXORD  Z4, Z4, Z4
-	VCMPPS  $0x1e, Z4, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, R9
-	PDEPQ   SI, R9, R9
-	ORQ     R9, DX
-	ANDQ    R8, DX
-	JNZ     found
-	MOVQ    $-1, R8
-	ADDQ    $0x00000010, DI
-	JMP     slot
+	VMOVUPS      (AX)(DI*4), Z2
+	VMOVUPS      6656(AX)(DI*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z6
+	VCMPPS       $0x1e, Z6, Z2, K1
+	VPXORD       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R11
+	PDEPQ        BX, R11, R11
+	VMOVUPS      3328(AX)(DI*4), Z2
+	VMOVUPS      9984(AX)(DI*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z6
+	VCMPPS       $0x1e, Z6, Z2, K1
+	VPXORD       Z5, Z5, Z5
+	VCMPPS       $0x1e, Z5, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R12
+	PDEPQ        SI, R12, R12
+	ORQ          R12, R11
+	ANDQ         R8, R11
+	JZ           next
+	TZCNTQ       R11, R9
+	MOVQ         $-2, R8
+	SHLXQ        R9, R8, R8
+	MOVQ         R9, R11
+	SHRQ         $0x01, R11
+	ADDQ         DI, R11
+	MOVQ         R9, R12
+	ANDQ         $0x00000001, R12
+	IMUL3Q       $0x00000340, R12, R12
+	ADDQ         R12, R11
+	MOVQ         DI, R12
+	SHLQ         $0x01, R12
+	ADDQ         R12, R9
+	VMOVSS       (AX)(R11*4), X0
+	VDIVSS       6656(AX)(R11*4), X0, X1
+	VMULSS       X1, X0, X0
+	VBROADCASTSS X0, Z0
+	JMP          slot
 
-found:
-	TZCNTQ DX, AX
-	SHLQ   $0x01, DI
-	ADDQ   DI, AX
-	JMP    end
-
-none:
-	MOVQ $-1, AX
-
-end:
+next:
+	MOVQ   R10, R8
+	ADDQ   $0x00000010, DI
+	CMPQ   DI, CX
+	JCS    slot
+	VMOVSS X1, (DX)
 	VZEROUPPER
-	MOVQ AX, pos+32(FP)
+	MOVQ   R9, pos+24(FP)
 	RET
 
-// func scan4AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+// func choose4AVX512(sums *float32, slots int, scale *float32) (pos int)
 // Requires: AVX, AVX512F, BMI, BMI2
-TEXT ·scan4AVX512(SB), NOSPLIT, $0-40
+TEXT ·choose4AVX512(SB), NOSPLIT, $0-32
 	MOVQ         sums+0(FP), AX
 	MOVQ         slots+8(FP), CX
-	MOVQ         start+16(FP), DX
-	MOVQ         best+24(FP), BX
-	VBROADCASTSS (BX), Z0
+	MOVQ         scale+16(FP), DX
+	VBROADCASTSS cff7fffff<>+0(SB), Z0
 	MOVQ         $0x1111111111111111, BX
 	MOVQ         $0x2222222222222222, SI
 	MOVQ         $0x4444444444444444, DI
 	MOVQ         $0x8888888888888888, R8
-	MOVQ         DX, R9
-	SHRQ         $0x02, R9
-	ANDQ         $-16, R9
-	MOVQ         R9, R10
-	SHLQ         $0x02, R10
-	SUBQ         R10, DX
-	MOVQ         $-1, R10
-	SHLXQ        DX, R10, R10
+	XORQ         R9, R9
+	MOVQ         $-1, R11
+	MOVQ         $-1, R12
+	MOVQ         R12, R10
+	VXORPS       X1, X1, X1
 
 slot:
-	CMPQ    R9, CX
-	JCC     none
-	VMOVUPS (AX)(R9*4), Z1
-	VMOVUPS 13312(AX)(R9*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z7
-	VCMPPS  $0x1e, Z7, Z1, K1
-	VPXORD  Z3, Z3, Z3
-	VCMPPS  $0x1e, Z3, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, DX
-	PDEPQ   BX, DX, DX
-	VMOVUPS 3328(AX)(R9*4), Z1
-	VMOVUPS 16640(AX)(R9*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z7
-	VCMPPS  $0x1e, Z7, Z1, K1
-	VPXORD  Z4, Z4, Z4
-	VCMPPS  $0x1e, Z4, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, R11
-	PDEPQ   SI, R11, R11
-	ORQ     R11, DX
-	VMOVUPS 6656(AX)(R9*4), Z1
-	VMOVUPS 19968(AX)(R9*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z7
-	VCMPPS  $0x1e, Z7, Z1, K1
-	VPXORD  Z5, Z5, Z5
-	VCMPPS  $0x1e, Z5, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, R11
-	PDEPQ   DI, R11, R11
-	ORQ     R11, DX
-	VMOVUPS 9984(AX)(R9*4), Z1
-	VMOVUPS 23296(AX)(R9*4), Z2
-	VMULPS  Z1, Z1, Z1
-	VMULPS  Z2, Z0, Z7
-	VCMPPS  $0x1e, Z7, Z1, K1
-	VPXORD  Z6, Z6, Z6
-	VCMPPS  $0x1e, Z6, Z2, K2
-	KANDW   K1, K2, K1
-	KMOVW   K1, R11
-	PDEPQ   R8, R11, R11
-	ORQ     R11, DX
-	ANDQ    R10, DX
-	JNZ     found
-	MOVQ    $-1, R10
-	ADDQ    $0x00000010, R9
-	JMP     slot
+	VMOVUPS      (AX)(R9*4), Z2
+	VMOVUPS      13312(AX)(R9*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z8
+	VCMPPS       $0x1e, Z8, Z2, K1
+	VPXORD       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R13
+	PDEPQ        BX, R13, R13
+	VMOVUPS      3328(AX)(R9*4), Z2
+	VMOVUPS      16640(AX)(R9*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z8
+	VCMPPS       $0x1e, Z8, Z2, K1
+	VPXORD       Z5, Z5, Z5
+	VCMPPS       $0x1e, Z5, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R14
+	PDEPQ        SI, R14, R14
+	ORQ          R14, R13
+	VMOVUPS      6656(AX)(R9*4), Z2
+	VMOVUPS      19968(AX)(R9*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z8
+	VCMPPS       $0x1e, Z8, Z2, K1
+	VPXORD       Z6, Z6, Z6
+	VCMPPS       $0x1e, Z6, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R14
+	PDEPQ        DI, R14, R14
+	ORQ          R14, R13
+	VMOVUPS      9984(AX)(R9*4), Z2
+	VMOVUPS      23296(AX)(R9*4), Z3
+	VMULPS       Z2, Z2, Z2
+	VMULPS       Z3, Z0, Z8
+	VCMPPS       $0x1e, Z8, Z2, K1
+	VPXORD       Z7, Z7, Z7
+	VCMPPS       $0x1e, Z7, Z3, K2
+	KANDW        K1, K2, K1
+	KMOVW        K1, R14
+	PDEPQ        R8, R14, R14
+	ORQ          R14, R13
+	ANDQ         R10, R13
+	JZ           next
+	TZCNTQ       R13, R11
+	MOVQ         $-2, R10
+	SHLXQ        R11, R10, R10
+	MOVQ         R11, R13
+	SHRQ         $0x02, R13
+	ADDQ         R9, R13
+	MOVQ         R11, R14
+	ANDQ         $0x00000003, R14
+	IMUL3Q       $0x00000340, R14, R14
+	ADDQ         R14, R13
+	MOVQ         R9, R14
+	SHLQ         $0x02, R14
+	ADDQ         R14, R11
+	VMOVSS       (AX)(R13*4), X0
+	VDIVSS       13312(AX)(R13*4), X0, X1
+	VMULSS       X1, X0, X0
+	VBROADCASTSS X0, Z0
+	JMP          slot
 
-found:
-	TZCNTQ DX, AX
-	SHLQ   $0x02, R9
-	ADDQ   R9, AX
-	JMP    end
-
-none:
-	MOVQ $-1, AX
-
-end:
+next:
+	MOVQ   R12, R10
+	ADDQ   $0x00000010, R9
+	CMPQ   R9, CX
+	JCS    slot
+	VMOVSS X1, (DX)
 	VZEROUPPER
-	MOVQ AX, pos+32(FP)
+	MOVQ   R11, pos+24(FP)
 	RET
 
 // func decodeIQ1SAVX512(dst *float32, src *byte, n int, points *int8)

@@ -46,7 +46,7 @@ type calls struct {
 
 	iq1s                   func(sums, x, w, values *float32)
 	iq1m                   func(sums, x, w, values, tables *float32, groups *int64, levels *int32, vectors int)
-	scan2, scan4           func(sums *float32, slots, start int, best *float32) (pos int)
+	choose2, choose4       func(sums *float32, slots int, scale *float32) (pos int)
 	decodeIQ1S, decodeIQ1M func(dst *float32, src *byte, n int, points *int8)
 }
 
@@ -57,7 +57,7 @@ var (
 		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
 		toBrainAVX2, fromBrainAVX2, toE4M3AVX2, fromE4M3AVX2, toE5M2AVX2, fromE5M2AVX2, countFromAVX2,
 		q80AVX2, q40AVX2, q41AVX2, q50AVX2, q51AVX2, q2KAVX2, q3KAVX2, q4KAVX2, q5KAVX2, q6KAVX2, tq20AVX2, tq10AVX2, q20AVX2, q10AVX2,
-		iq1sAVX2, iq1mAVX2, scan2AVX2, scan4AVX2, decodeIQ1SAVX2, decodeIQ1MAVX2,
+		iq1sAVX2, iq1mAVX2, choose2AVX2, choose4AVX2, decodeIQ1SAVX2, decodeIQ1MAVX2,
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
@@ -65,7 +65,7 @@ var (
 		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
 		toBrainAVX512, fromBrainAVX512, toE4M3AVX512, fromE4M3AVX512, toE5M2AVX512, fromE5M2AVX512, countFromAVX512,
 		q80AVX512, q40AVX512, q41AVX512, q50AVX512, q51AVX512, q2KAVX512, q3KAVX512, q4KAVX512, q5KAVX512, q6KAVX512, tq20AVX512, tq10AVX512, q20AVX512, q10AVX512,
-		iq1sAVX512, iq1mAVX512, scan2AVX512, scan4AVX512, decodeIQ1SAVX512, decodeIQ1MAVX512,
+		iq1sAVX512, iq1mAVX512, choose2AVX512, choose4AVX512, decodeIQ1SAVX512, decodeIQ1MAVX512,
 	}}
 )
 

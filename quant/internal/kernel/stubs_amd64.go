@@ -256,15 +256,17 @@ func iq1sAVX2(sums *float32, x *float32, w *float32, values *float32)
 //go:noescape
 func iq1mAVX2(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
 
-// scan2AVX2 returns the first slot·2+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+// choose2AVX2 takes in order of slot·2+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
 //
 //go:noescape
-func scan2AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+func choose2AVX2(sums *float32, slots int, scale *float32) (pos int)
 
-// scan4AVX2 returns the first slot·4+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+// choose4AVX2 takes in order of slot·4+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
 //
 //go:noescape
-func scan4AVX2(sums *float32, slots int, start int, best *float32) (pos int)
+func choose4AVX2(sums *float32, slots int, scale *float32) (pos int)
 
 // decodeIQ1SAVX2 decodes n blocks; points has 8 levels for each.
 //
@@ -528,15 +530,17 @@ func iq1sAVX512(sums *float32, x *float32, w *float32, values *float32)
 //go:noescape
 func iq1mAVX512(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
 
-// scan2AVX512 returns the first slot·2+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+// choose2AVX512 takes in order of slot·2+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
 //
 //go:noescape
-func scan2AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+func choose2AVX512(sums *float32, slots int, scale *float32) (pos int)
 
-// scan4AVX512 returns the first slot·4+plane from start on with Σwq² > 0 and (Σwqx)² > best·Σwq², or -1.
+// choose4AVX512 takes in order of slot·4+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
 //
 //go:noescape
-func scan4AVX512(sums *float32, slots int, start int, best *float32) (pos int)
+func choose4AVX512(sums *float32, slots int, scale *float32) (pos int)
 
 // decodeIQ1SAVX512 decodes n blocks; points has 8 levels for each.
 //
