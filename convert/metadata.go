@@ -52,6 +52,11 @@ func (c *Conversion) metadata(g *group, out *Output, o *Options) gguf.Metadata {
 	if arch := c.architecture(g, o); arch != "" {
 		md.Set(gguf.KeyArchitecture, gguf.String(arch))
 	}
+	if title, ok := md.Str(stringsPrefix + "modelspec.title"); ok {
+		if _, named := md.Get(gguf.KeyName); !named {
+			md.Set(gguf.KeyName, gguf.String(title))
+		}
+	}
 	md.Delete(gguf.KeyFileType, gguf.KeyQuantVersion)
 	if t, ok := fileTypes[mostBytes(out.Tensors)]; ok {
 		md.Set(gguf.KeyFileType, gguf.U32(t))

@@ -150,6 +150,47 @@ func TestFault060Coverage(t *testing.T) {
 	fails(t, exitFailed, "other.weight", args...)
 }
 
+// Three projections become one tensor, which takes the importance of its parts.
+func TestImatrixOfFusedTensor(t *testing.T) {
+	dir := t.TempDir()
+	base := "transformer_blocks.0.attn."
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil,
+		rampTensor(base+"to_q.weight", 4, 256), rampTensor(base+"to_k.weight", 4, 256), rampTensor(base+"to_v.weight", 4, 256))
+	fused, plain := filepath.Join(dir, "fused.gguf"), filepath.Join(dir, "plain.gguf")
+	for _, name := range []string{ // as the input has it, as the neighbour has it, as the output has it
+		base + "to_q.weight", "model.diffusion_model.double_blocks.0.img_attn.qkv.weight", "double_blocks.0.img_attn.qkv.weight",
+	} {
+		matrix := matrixFile(t, filepath.Join(dir, "m.dat"), 1, map[string][]float32{name: slope(256)})
+		r := ok(t, "convert", "-d", in, "-o", fused, "--type", "q4_K", "--imatrix", matrix, "--names", "ldm", "--family", "flux", "--overwrite")
+		require.Contains(t, r.stdout, "imatrix: 1 of 1 tensor", name)
+	}
+	ok(t, "convert", "-d", in, "-o", plain, "--type", "q4_K", "--names", "ldm", "--family", "flux")
+	name := "model.diffusion_model.double_blocks.0.img_attn.qkv.weight"
+	require.Equal(t, []int64{12, 256}, contents(t, fused)[name].Shape)
+	require.NotEqual(t, contents(t, plain)[name].data, contents(t, fused)[name].data)
+}
+
+// Each expert of a stacked tensor has its own importance; one that was never
+// used gets weight 1 and is reported.
+func TestFault054Experts(t *testing.T) {
+	dir := t.TempDir()
+	stacked := rampTensor("w", 3, 2, 256)
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, stacked)
+	sums := append(append(slope(256), make([]float32, 256)...), slope(256)...)
+	sum := raw{tensor.Info{Name: "w.in_sum2", DType: tensor.F32, Shape: []int64{3, 256}}, f32s(sums...)}
+	counts := raw{tensor.Info{Name: "w.counts", DType: tensor.F32, Shape: []int64{3, 1}}, f32s(1, 0, 1)}
+	matrix := writeFile(t, filepath.Join(dir, "m.gguf"), map[string]string{"general.type": "imatrix"}, sum, counts)
+	out, plain := filepath.Join(dir, "out.gguf"), filepath.Join(dir, "plain.gguf")
+	r := ok(t, "convert", "-m", in, "-o", out, "--type", "q4_K", "--imatrix", matrix)
+	require.Contains(t, r.stdout, "experts that saw nothing get weight 1 in w")
+	ok(t, "convert", "-m", in, "-o", plain, "--type", "q4_K")
+	with, without := contents(t, out)["w"].data, contents(t, plain)["w"].data
+	third := len(with) / 3
+	require.NotEqual(t, without[:third], with[:third])
+	require.Equal(t, without[third:2*third], with[third:2*third])
+	require.NotEqual(t, without[2*third:], with[2*third:])
+}
+
 func TestFault061TypesThatUseNone(t *testing.T) {
 	dir := t.TempDir()
 	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("w", 2, 256))
