@@ -231,7 +231,7 @@ func (c *Checkpoint) uniqueNames() error {
 }
 
 // listMax is how many names a message shows.
-const listMax = 5
+const listMax = 3
 
 // List joins names for a message and says how many more there are.
 func List(names []string) string {

@@ -201,25 +201,37 @@ func (c *Conversion) sources(g *group) []string {
 // those without any axis.
 func (c *Conversion) shapeKeys(md *gguf.Metadata, g *group, out *Output) {
 	var scalars []string
+	var changed, leading gguf.Metadata
 	for i, it := range g.items {
 		t := out.Tensors[i]
 		shape := it.Shape
 		if it.hasOrig {
 			shape = it.orig
 		}
+		axes, fit := int32s(shape)
+		kv := gguf.KV{Key: keyOrigShape + t.Name, Value: gguf.I32Array(axes)}
 		switch {
 		case len(shape) == 0:
 			scalars = append(scalars, t.Name)
-		case len(shape) > 1 && shape[0] == 1, !slices.Equal(shape, t.Shape):
-			if axes, ok := int32s(shape); ok {
-				md.Set(keyOrigShape+t.Name, gguf.I32Array(axes))
-			}
+		case fit && !slices.Equal(shape, t.Shape):
+			changed = append(changed, kv)
+		case fit && len(shape) > 1 && shape[0] == 1:
+			leading = append(leading, kv)
 		}
+	}
+	*md = append(*md, changed...) // metadata has dropped such keys of inputs
+	if len(leading) <= leadingMax {
+		*md = append(*md, leading...)
+	} else {
+		c.warn("%d tensors have a leading axis of 1, which ggml drops on reading; their shapes are not recorded", len(leading))
 	}
 	if len(scalars) > 0 {
 		md.Set(keyScalars, gguf.StringArray(scalars))
 	}
 }
+
+// leadingMax is how many shapes with a leading 1 are recorded; models have a few.
+const leadingMax = 4096
 
 func int32s(shape []int64) ([]int32, bool) {
 	out := make([]int32, len(shape))

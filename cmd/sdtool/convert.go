@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -446,6 +447,14 @@ func (a *app) writeConversion(ctx context.Context, c *convert.Conversion, f *wri
 	}
 	return a.printSummary(c, time.Since(start), f.json)
 }
+
+// headroom is what the process may take besides buffers, for the collector's
+// purposes: less than what is promised, as the program itself counts too.
+const headroom = 48 << 20
+
+// limitMemory makes the garbage collector work harder as the promised peak
+// comes near, which headers of many tensors could pass.
+func limitMemory(budget int64) { debug.SetMemoryLimit(budget + headroom) }
 
 // familyText names a family for people.
 func familyText(f rename.Family) string {
