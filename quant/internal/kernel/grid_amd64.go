@@ -110,7 +110,8 @@ type gridWork struct {
 	qx, q2      [maxTrials + maxLanes]float32
 	chosen      [superBlock]byte // levels of a super-block
 	subScales   [16]float32
-	fine        [16]bool // sub-blocks that are not zero
+	fine        [16]bool          // sub-blocks that are not zero
+	spread      [maxLanes]float32 // one super-block's base in all lanes
 	scratch     [maxLanes]uint32
 	second      [8 * maxLanes]float32
 }
@@ -180,15 +181,14 @@ func (s *Set) gridWeights(wk *gridWork, x []float32, qp *float32, count int, sig
 	if qp != nil {
 		copy(wk.w[:], unsafe.Slice(qp, v*superBlock))
 	}
-	var base [maxLanes]float32
 	for k := range count {
-		for i := range base {
-			base[i] = wk.base[k]
+		for i := range wk.spread {
+			wk.spread[i] = wk.base[k]
 		}
 		if at := k * superBlock; qp != nil {
-			s.rootWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
+			s.rootWeights(&wk.w[at], &x[at], superBlock/v, &wk.spread[0])
 		} else {
-			s.squareWeights(&wk.w[at], &x[at], superBlock/v, &base[0])
+			s.squareWeights(&wk.w[at], &x[at], superBlock/v, &wk.spread[0])
 		}
 	}
 }

@@ -77,15 +77,17 @@ func iq1Level(j, i1, i2 int) byte {
 // iq1Work is the scratch of a call.
 type iq1Work struct {
 	gridWork
-	plane  [8 * iq1Slots]float32
-	tables [16 * 8 * maxLanes]float32
-	order  [32]uint8
-	keys   [32]float32
-	sx, sw [33 + maxLanes]float32
-	groups [16]int64
-	values [2][maxLanes]float32 // iq1Values, then NaN, again and again
-	shift  [16]int              // of sub-blocks: the pair of shifts, or +1 and −1
-	at     [32]uint32           // grid points of groups
+	plane         [8 * iq1Slots]float32
+	tables        [16 * 8 * maxLanes]float32
+	order         [32]uint8
+	keys          [32]float32
+	sx, sw        [33 + maxLanes]float32
+	groups        [16]int64
+	values        [2][maxLanes]float32 // iq1Values, then NaN, again and again
+	scaled        [maxLanes]float32    // values of one group
+	weight, scale float32
+	shift         [16]int    // of sub-blocks: the pair of shifts, or +1 and −1
+	at            [32]uint32 // grid points of groups
 }
 
 var iq1Works = sync.Pool{New: func() any {
@@ -147,12 +149,11 @@ func (s *Set) point(wk *iq1Work, g *Grid, levels []byte, x, w *float32, scale fl
 	if entry == 0 {
 		return uint32(g.index[u]), true
 	}
-	var values [maxLanes]float32
-	for i := range values {
-		values[i] = scale * wk.values[sign][i]
+	for i, v := range wk.values[sign] {
+		wk.scaled[i] = scale * v
 	}
 	list := l.near[int(entry>>8)*s.lanes:]
-	p := list[s.gridNearest(x, w, &values[0], &list[0], int(entry&0xff), &wk.scratch[0])]
+	p := list[s.gridNearest(x, w, &wk.scaled[0], &list[0], int(entry&0xff), &wk.scratch[0])]
 	for i := range 8 {
 		levels[i] = byte(p >> (2 * i) & 3)
 	}
@@ -232,8 +233,9 @@ func (s *Set) fitIQ1S(wk *iq1Work, g *Grid, ib int, x, w []float32) {
 	}
 	s.iq1s(&wk.plane[0], &wk.sx[0], &wk.sw[0], &iq1Values[0][0])
 	cuts := iq1sCuts[s.lanes]
-	var scale float32
-	pos := s.choose2(&wk.plane[0], cuts.slots, &scale)
+	wk.weight = sw
+	pos := s.choose2(&wk.plane[0], cuts.slots, &wk.weight, &wk.scale)
+	scale := wk.scale
 	if pos < 0 {
 		return
 	}
@@ -294,14 +296,16 @@ func (s *Set) fitIQ1M(wk *iq1Work, g *Grid, ib int, x, w []float32) {
 		return
 	}
 	wk.sort(x)
+	wk.weight = 0
 	for j, i := range wk.order[:16] {
 		wk.sx[j], wk.sw[j] = x[i&15], w[i&15]
+		wk.weight += wk.sw[j]
 		wk.groups[j] = int64(i >> 3)
 	}
 	cuts := iq1mCuts[s.lanes]
 	s.iq1m(&wk.plane[0], &wk.sx[0], &wk.sw[0], &wk.values[0][0], &wk.tables[0], &wk.groups[0], &cuts.levels[0], cuts.slots/s.lanes)
-	var scale float32
-	pos := s.choose4(&wk.plane[0], cuts.slots, &scale)
+	pos := s.choose4(&wk.plane[0], cuts.slots, &wk.weight, &wk.scale)
+	scale := wk.scale
 	if pos < 0 {
 		return
 	}

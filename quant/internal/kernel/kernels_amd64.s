@@ -6234,41 +6234,74 @@ number:
 	VZEROUPPER
 	RET
 
-// func choose2AVX2(sums *float32, slots int, scale *float32) (pos int)
+// func choose2AVX2(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 // Requires: AVX, AVX2, BMI, BMI2
-TEXT ·choose2AVX2(SB), NOSPLIT, $0-32
-	MOVQ         sums+0(FP), AX
-	MOVQ         slots+8(FP), CX
-	MOVQ         scale+16(FP), DX
-	VBROADCASTSS cff7fffff<>+0(SB), Y0
-	MOVQ         $0x5555555555555555, BX
-	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
-	XORQ         DI, DI
-	MOVQ         $-1, R9
-	MOVQ         $-1, R10
-	MOVQ         R10, R8
-	VXORPS       X1, X1, X1
+TEXT ·choose2AVX2(SB), NOSPLIT, $0-40
+	MOVQ  sums+0(FP), AX
+	MOVQ  slots+8(FP), CX
+	MOVQ  scale+24(FP), DX
+	VPXOR Y0, Y0, Y0
+	XORQ  BX, BX
+
+ratio:
+	VMOVUPS      (AX)(BX*4), Y1
+	VRCPPS       6656(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	VMOVUPS      3328(AX)(BX*4), Y1
+	VRCPPS       9984(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	ADDQ         $0x00000008, BX
+	CMPQ         BX, CX
+	JCS          ratio
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	VBROADCASTSS cff7fffff<>+0(SB), Y2
+	VUCOMISS     c7149f2ca<>+0(SB), X0
+	JCC          all
+	VMULSS       c3f7ae148<>+0(SB), X0, X0
+	MOVQ         weight+16(FP), BX
+	VMULSS       (BX), X0, X1
+	VUCOMISS     c10fd87b6<>+0(SB), X1
+	JCS          all
+	VBROADCASTSS X0, Y2
+
+all:
+	MOVQ   $0x5555555555555555, BX
+	MOVQ   $0xaaaaaaaaaaaaaaaa, SI
+	XORQ   DI, DI
+	MOVQ   $-1, R9
+	MOVQ   $-1, R10
+	MOVQ   R10, R8
+	VXORPS X0, X0, X0
 
 slot:
-	VMOVUPS      (AX)(DI*4), Y2
+	VMOVUPS      (AX)(DI*4), Y1
 	VMOVUPS      6656(AX)(DI*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R11
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R11
 	PDEPQ        BX, R11, R11
-	VMOVUPS      3328(AX)(DI*4), Y2
+	VMOVUPS      3328(AX)(DI*4), Y1
 	VMOVUPS      9984(AX)(DI*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R12
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R12
 	PDEPQ        SI, R12, R12
 	ORQ          R12, R11
 	ANDQ         R8, R11
@@ -6286,10 +6319,10 @@ slot:
 	MOVQ         DI, R12
 	SHLQ         $0x01, R12
 	ADDQ         R12, R9
-	VMOVSS       (AX)(R11*4), X0
-	VDIVSS       6656(AX)(R11*4), X0, X1
-	VMULSS       X1, X0, X0
-	VBROADCASTSS X0, Y0
+	VMOVSS       (AX)(R11*4), X1
+	VDIVSS       6656(AX)(R11*4), X1, X0
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Y2
 	JMP          slot
 
 next:
@@ -6297,70 +6330,122 @@ next:
 	ADDQ   $0x00000008, DI
 	CMPQ   DI, CX
 	JCS    slot
-	VMOVSS X1, (DX)
+	VMOVSS X0, (DX)
 	VZEROUPPER
-	MOVQ   R9, pos+24(FP)
+	MOVQ   R9, pos+32(FP)
 	RET
 
-// func choose4AVX2(sums *float32, slots int, scale *float32) (pos int)
+DATA c7149f2ca<>+0(SB)/4, $0x7149f2ca
+GLOBL c7149f2ca<>(SB), RODATA|NOPTR, $4
+
+DATA c3f7ae148<>+0(SB)/4, $0x3f7ae148
+GLOBL c3f7ae148<>(SB), RODATA|NOPTR, $4
+
+DATA c10fd87b6<>+0(SB)/4, $0x10fd87b6
+GLOBL c10fd87b6<>(SB), RODATA|NOPTR, $4
+
+// func choose4AVX2(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 // Requires: AVX, AVX2, BMI, BMI2
-TEXT ·choose4AVX2(SB), NOSPLIT, $0-32
-	MOVQ         sums+0(FP), AX
-	MOVQ         slots+8(FP), CX
-	MOVQ         scale+16(FP), DX
-	VBROADCASTSS cff7fffff<>+0(SB), Y0
-	MOVQ         $0x1111111111111111, BX
-	MOVQ         $0x2222222222222222, SI
-	MOVQ         $0x4444444444444444, DI
-	MOVQ         $0x8888888888888888, R8
-	XORQ         R9, R9
-	MOVQ         $-1, R11
-	MOVQ         $-1, R12
-	MOVQ         R12, R10
-	VXORPS       X1, X1, X1
+TEXT ·choose4AVX2(SB), NOSPLIT, $0-40
+	MOVQ  sums+0(FP), AX
+	MOVQ  slots+8(FP), CX
+	MOVQ  scale+24(FP), DX
+	VPXOR Y0, Y0, Y0
+	XORQ  BX, BX
+
+ratio:
+	VMOVUPS      (AX)(BX*4), Y1
+	VRCPPS       13312(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	VMOVUPS      3328(AX)(BX*4), Y1
+	VRCPPS       16640(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	VMOVUPS      6656(AX)(BX*4), Y1
+	VRCPPS       19968(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	VMOVUPS      9984(AX)(BX*4), Y1
+	VRCPPS       23296(AX)(BX*4), Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMAXPS       Y0, Y1, Y0
+	ADDQ         $0x00000008, BX
+	CMPQ         BX, CX
+	JCS          ratio
+	VEXTRACTF128 $0x01, Y0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VMAXPS       X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VMAXPS       X1, X0, X0
+	VBROADCASTSS cff7fffff<>+0(SB), Y2
+	VUCOMISS     c7149f2ca<>+0(SB), X0
+	JCC          all
+	VMULSS       c3f7ae148<>+0(SB), X0, X0
+	MOVQ         weight+16(FP), BX
+	VMULSS       (BX), X0, X1
+	VUCOMISS     c10fd87b6<>+0(SB), X1
+	JCS          all
+	VBROADCASTSS X0, Y2
+
+all:
+	MOVQ   $0x1111111111111111, BX
+	MOVQ   $0x2222222222222222, SI
+	MOVQ   $0x4444444444444444, DI
+	MOVQ   $0x8888888888888888, R8
+	XORQ   R9, R9
+	MOVQ   $-1, R11
+	MOVQ   $-1, R12
+	MOVQ   R12, R10
+	VXORPS X0, X0, X0
 
 slot:
-	VMOVUPS      (AX)(R9*4), Y2
+	VMOVUPS      (AX)(R9*4), Y1
 	VMOVUPS      13312(AX)(R9*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R13
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R13
 	PDEPQ        BX, R13, R13
-	VMOVUPS      3328(AX)(R9*4), Y2
+	VMOVUPS      3328(AX)(R9*4), Y1
 	VMOVUPS      16640(AX)(R9*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R14
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R14
 	PDEPQ        SI, R14, R14
 	ORQ          R14, R13
-	VMOVUPS      6656(AX)(R9*4), Y2
+	VMOVUPS      6656(AX)(R9*4), Y1
 	VMOVUPS      19968(AX)(R9*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R14
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R14
 	PDEPQ        DI, R14, R14
 	ORQ          R14, R13
-	VMOVUPS      9984(AX)(R9*4), Y2
+	VMOVUPS      9984(AX)(R9*4), Y1
 	VMOVUPS      23296(AX)(R9*4), Y3
-	VMULPS       Y2, Y2, Y2
-	VMULPS       Y3, Y0, Y4
-	VCMPPS       $0x1e, Y4, Y2, Y2
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y3, Y2, Y4
+	VCMPPS       $0x1e, Y4, Y1, Y1
 	VPXOR        Y4, Y4, Y4
 	VCMPPS       $0x1e, Y4, Y3, Y3
-	VPAND        Y3, Y2, Y2
-	VMOVMSKPS    Y2, R14
+	VPAND        Y3, Y1, Y1
+	VMOVMSKPS    Y1, R14
 	PDEPQ        R8, R14, R14
 	ORQ          R14, R13
 	ANDQ         R10, R13
@@ -6378,10 +6463,10 @@ slot:
 	MOVQ         R9, R14
 	SHLQ         $0x02, R14
 	ADDQ         R14, R11
-	VMOVSS       (AX)(R13*4), X0
-	VDIVSS       13312(AX)(R13*4), X0, X1
-	VMULSS       X1, X0, X0
-	VBROADCASTSS X0, Y0
+	VMOVSS       (AX)(R13*4), X1
+	VDIVSS       13312(AX)(R13*4), X1, X0
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Y2
 	JMP          slot
 
 next:
@@ -6389,9 +6474,9 @@ next:
 	ADDQ   $0x00000008, R9
 	CMPQ   R9, CX
 	JCS    slot
-	VMOVSS X1, (DX)
+	VMOVSS X0, (DX)
 	VZEROUPPER
-	MOVQ   R11, pos+24(FP)
+	MOVQ   R11, pos+32(FP)
 	RET
 
 // func decodeIQ1SAVX2(dst *float32, src *byte, n int, points *int8)
@@ -12459,39 +12544,74 @@ number:
 	VZEROUPPER
 	RET
 
-// func choose2AVX512(sums *float32, slots int, scale *float32) (pos int)
+// func choose2AVX512(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 // Requires: AVX, AVX512F, BMI, BMI2
-TEXT ·choose2AVX512(SB), NOSPLIT, $0-32
-	MOVQ         sums+0(FP), AX
-	MOVQ         slots+8(FP), CX
-	MOVQ         scale+16(FP), DX
-	VBROADCASTSS cff7fffff<>+0(SB), Z0
-	MOVQ         $0x5555555555555555, BX
-	MOVQ         $0xaaaaaaaaaaaaaaaa, SI
-	XORQ         DI, DI
-	MOVQ         $-1, R9
-	MOVQ         $-1, R10
-	MOVQ         R10, R8
-	VXORPS       X1, X1, X1
+TEXT ·choose2AVX512(SB), NOSPLIT, $0-40
+	MOVQ   sums+0(FP), AX
+	MOVQ   slots+8(FP), CX
+	MOVQ   scale+24(FP), DX
+	VPXORD Z0, Z0, Z0
+	XORQ   BX, BX
+
+ratio:
+	VMOVUPS       (AX)(BX*4), Z1
+	VRCP14PS      6656(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	VMOVUPS       3328(AX)(BX*4), Z1
+	VRCP14PS      9984(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	ADDQ          $0x00000010, BX
+	CMPQ          BX, CX
+	JCS           ratio
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	VBROADCASTSS  cff7fffff<>+0(SB), Z2
+	VUCOMISS      c7149f2ca<>+0(SB), X0
+	JCC           all
+	VMULSS        c3f7ae148<>+0(SB), X0, X0
+	MOVQ          weight+16(FP), BX
+	VMULSS        (BX), X0, X1
+	VUCOMISS      c10fd87b6<>+0(SB), X1
+	JCS           all
+	VBROADCASTSS  X0, Z2
+
+all:
+	MOVQ   $0x5555555555555555, BX
+	MOVQ   $0xaaaaaaaaaaaaaaaa, SI
+	XORQ   DI, DI
+	MOVQ   $-1, R9
+	MOVQ   $-1, R10
+	MOVQ   R10, R8
+	VXORPS X0, X0, X0
 
 slot:
-	VMOVUPS      (AX)(DI*4), Z2
-	VMOVUPS      6656(AX)(DI*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z6
-	VCMPPS       $0x1e, Z6, Z2, K1
-	VPXORD       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z3, K2
+	VMOVUPS      (AX)(DI*4), Z1
+	VMOVUPS      6656(AX)(DI*4), Z5
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z5, Z2, Z6
+	VCMPPS       $0x1e, Z6, Z1, K1
+	VPXORD       Z3, Z3, Z3
+	VCMPPS       $0x1e, Z3, Z5, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R11
 	PDEPQ        BX, R11, R11
-	VMOVUPS      3328(AX)(DI*4), Z2
-	VMOVUPS      9984(AX)(DI*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z6
-	VCMPPS       $0x1e, Z6, Z2, K1
-	VPXORD       Z5, Z5, Z5
-	VCMPPS       $0x1e, Z5, Z3, K2
+	VMOVUPS      3328(AX)(DI*4), Z1
+	VMOVUPS      9984(AX)(DI*4), Z5
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z5, Z2, Z6
+	VCMPPS       $0x1e, Z6, Z1, K1
+	VPXORD       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z5, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R12
 	PDEPQ        SI, R12, R12
@@ -12511,10 +12631,10 @@ slot:
 	MOVQ         DI, R12
 	SHLQ         $0x01, R12
 	ADDQ         R12, R9
-	VMOVSS       (AX)(R11*4), X0
-	VDIVSS       6656(AX)(R11*4), X0, X1
-	VMULSS       X1, X0, X0
-	VBROADCASTSS X0, Z0
+	VMOVSS       (AX)(R11*4), X1
+	VDIVSS       6656(AX)(R11*4), X1, X0
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Z2
 	JMP          slot
 
 next:
@@ -12522,68 +12642,113 @@ next:
 	ADDQ   $0x00000010, DI
 	CMPQ   DI, CX
 	JCS    slot
-	VMOVSS X1, (DX)
+	VMOVSS X0, (DX)
 	VZEROUPPER
-	MOVQ   R9, pos+24(FP)
+	MOVQ   R9, pos+32(FP)
 	RET
 
-// func choose4AVX512(sums *float32, slots int, scale *float32) (pos int)
+// func choose4AVX512(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 // Requires: AVX, AVX512F, BMI, BMI2
-TEXT ·choose4AVX512(SB), NOSPLIT, $0-32
-	MOVQ         sums+0(FP), AX
-	MOVQ         slots+8(FP), CX
-	MOVQ         scale+16(FP), DX
-	VBROADCASTSS cff7fffff<>+0(SB), Z0
-	MOVQ         $0x1111111111111111, BX
-	MOVQ         $0x2222222222222222, SI
-	MOVQ         $0x4444444444444444, DI
-	MOVQ         $0x8888888888888888, R8
-	XORQ         R9, R9
-	MOVQ         $-1, R11
-	MOVQ         $-1, R12
-	MOVQ         R12, R10
-	VXORPS       X1, X1, X1
+TEXT ·choose4AVX512(SB), NOSPLIT, $0-40
+	MOVQ   sums+0(FP), AX
+	MOVQ   slots+8(FP), CX
+	MOVQ   scale+24(FP), DX
+	VPXORD Z0, Z0, Z0
+	XORQ   BX, BX
+
+ratio:
+	VMOVUPS       (AX)(BX*4), Z1
+	VRCP14PS      13312(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	VMOVUPS       3328(AX)(BX*4), Z1
+	VRCP14PS      16640(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	VMOVUPS       6656(AX)(BX*4), Z1
+	VRCP14PS      19968(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	VMOVUPS       9984(AX)(BX*4), Z1
+	VRCP14PS      23296(AX)(BX*4), Z2
+	VMULPS        Z1, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMAXPS        Z0, Z1, Z0
+	ADDQ          $0x00000010, BX
+	CMPQ          BX, CX
+	JCS           ratio
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPSHUFD       $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	VBROADCASTSS  cff7fffff<>+0(SB), Z2
+	VUCOMISS      c7149f2ca<>+0(SB), X0
+	JCC           all
+	VMULSS        c3f7ae148<>+0(SB), X0, X0
+	MOVQ          weight+16(FP), BX
+	VMULSS        (BX), X0, X1
+	VUCOMISS      c10fd87b6<>+0(SB), X1
+	JCS           all
+	VBROADCASTSS  X0, Z2
+
+all:
+	MOVQ   $0x1111111111111111, BX
+	MOVQ   $0x2222222222222222, SI
+	MOVQ   $0x4444444444444444, DI
+	MOVQ   $0x8888888888888888, R8
+	XORQ   R9, R9
+	MOVQ   $-1, R11
+	MOVQ   $-1, R12
+	MOVQ   R12, R10
+	VXORPS X0, X0, X0
 
 slot:
-	VMOVUPS      (AX)(R9*4), Z2
-	VMOVUPS      13312(AX)(R9*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z8
-	VCMPPS       $0x1e, Z8, Z2, K1
-	VPXORD       Z4, Z4, Z4
-	VCMPPS       $0x1e, Z4, Z3, K2
+	VMOVUPS      (AX)(R9*4), Z1
+	VMOVUPS      13312(AX)(R9*4), Z7
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z7, Z2, Z8
+	VCMPPS       $0x1e, Z8, Z1, K1
+	VPXORD       Z3, Z3, Z3
+	VCMPPS       $0x1e, Z3, Z7, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R13
 	PDEPQ        BX, R13, R13
-	VMOVUPS      3328(AX)(R9*4), Z2
-	VMOVUPS      16640(AX)(R9*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z8
-	VCMPPS       $0x1e, Z8, Z2, K1
-	VPXORD       Z5, Z5, Z5
-	VCMPPS       $0x1e, Z5, Z3, K2
+	VMOVUPS      3328(AX)(R9*4), Z1
+	VMOVUPS      16640(AX)(R9*4), Z7
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z7, Z2, Z8
+	VCMPPS       $0x1e, Z8, Z1, K1
+	VPXORD       Z4, Z4, Z4
+	VCMPPS       $0x1e, Z4, Z7, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R14
 	PDEPQ        SI, R14, R14
 	ORQ          R14, R13
-	VMOVUPS      6656(AX)(R9*4), Z2
-	VMOVUPS      19968(AX)(R9*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z8
-	VCMPPS       $0x1e, Z8, Z2, K1
-	VPXORD       Z6, Z6, Z6
-	VCMPPS       $0x1e, Z6, Z3, K2
+	VMOVUPS      6656(AX)(R9*4), Z1
+	VMOVUPS      19968(AX)(R9*4), Z7
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z7, Z2, Z8
+	VCMPPS       $0x1e, Z8, Z1, K1
+	VPXORD       Z5, Z5, Z5
+	VCMPPS       $0x1e, Z5, Z7, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R14
 	PDEPQ        DI, R14, R14
 	ORQ          R14, R13
-	VMOVUPS      9984(AX)(R9*4), Z2
-	VMOVUPS      23296(AX)(R9*4), Z3
-	VMULPS       Z2, Z2, Z2
-	VMULPS       Z3, Z0, Z8
-	VCMPPS       $0x1e, Z8, Z2, K1
-	VPXORD       Z7, Z7, Z7
-	VCMPPS       $0x1e, Z7, Z3, K2
+	VMOVUPS      9984(AX)(R9*4), Z1
+	VMOVUPS      23296(AX)(R9*4), Z7
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z7, Z2, Z8
+	VCMPPS       $0x1e, Z8, Z1, K1
+	VPXORD       Z6, Z6, Z6
+	VCMPPS       $0x1e, Z6, Z7, K2
 	KANDW        K1, K2, K1
 	KMOVW        K1, R14
 	PDEPQ        R8, R14, R14
@@ -12603,10 +12768,10 @@ slot:
 	MOVQ         R9, R14
 	SHLQ         $0x02, R14
 	ADDQ         R14, R11
-	VMOVSS       (AX)(R13*4), X0
-	VDIVSS       13312(AX)(R13*4), X0, X1
-	VMULSS       X1, X0, X0
-	VBROADCASTSS X0, Z0
+	VMOVSS       (AX)(R13*4), X1
+	VDIVSS       13312(AX)(R13*4), X1, X0
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Z2
 	JMP          slot
 
 next:
@@ -12614,9 +12779,9 @@ next:
 	ADDQ   $0x00000010, R9
 	CMPQ   R9, CX
 	JCS    slot
-	VMOVSS X1, (DX)
+	VMOVSS X0, (DX)
 	VZEROUPPER
-	MOVQ   R11, pos+24(FP)
+	MOVQ   R11, pos+32(FP)
 	RET
 
 // func decodeIQ1SAVX512(dst *float32, src *byte, n int, points *int8)

@@ -46,7 +46,7 @@ type calls struct {
 
 	iq1s                   func(sums, x, w, values *float32)
 	iq1m                   func(sums, x, w, values, tables *float32, groups *int64, levels *int32, vectors int)
-	choose2, choose4       func(sums *float32, slots int, scale *float32) (pos int)
+	choose2, choose4       func(sums *float32, slots int, weight, scale *float32) (pos int)
 	decodeIQ1S, decodeIQ1M func(dst *float32, src *byte, n int, points *int8)
 }
 

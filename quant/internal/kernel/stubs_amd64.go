@@ -257,16 +257,16 @@ func iq1sAVX2(sums *float32, x *float32, w *float32, values *float32)
 func iq1mAVX2(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
 
 // choose2AVX2 takes in order of slot·2+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
-// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1. weight is Σw.
 //
 //go:noescape
-func choose2AVX2(sums *float32, slots int, scale *float32) (pos int)
+func choose2AVX2(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 
 // choose4AVX2 takes in order of slot·4+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
-// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1. weight is Σw.
 //
 //go:noescape
-func choose4AVX2(sums *float32, slots int, scale *float32) (pos int)
+func choose4AVX2(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 
 // decodeIQ1SAVX2 decodes n blocks; points has 8 levels for each.
 //
@@ -531,16 +531,16 @@ func iq1sAVX512(sums *float32, x *float32, w *float32, values *float32)
 func iq1mAVX512(sums *float32, x *float32, w *float32, values *float32, tables *float32, groups *int64, levels *int32, vectors int)
 
 // choose2AVX512 takes in order of slot·2+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
-// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1. weight is Σw.
 //
 //go:noescape
-func choose2AVX512(sums *float32, slots int, scale *float32) (pos int)
+func choose2AVX512(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 
 // choose4AVX512 takes in order of slot·4+plane what has Σwq² > 0 and (Σwqx)² > best·Σwq², best being the last
-// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1.
+// one's scale·Σwqx and scale its Σwqx/Σwq². It returns the last one's place and scale, or -1. weight is Σw.
 //
 //go:noescape
-func choose4AVX512(sums *float32, slots int, scale *float32) (pos int)
+func choose4AVX512(sums *float32, slots int, weight *float32, scale *float32) (pos int)
 
 // decodeIQ1SAVX512 decodes n blocks; points has 8 levels for each.
 //
