@@ -112,7 +112,31 @@ func (c *Conversion) plan(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
+	c.idleRules(o)
 	return c.finishWeights(o)
+}
+
+// idleRules warns of rules that decided nothing. Those of presets are written
+// for more than one model, so that some of them always do.
+func (c *Conversion) idleRules(o *Options) {
+	used := make(map[*Rule]bool)
+	var names []string
+	for _, out := range c.Outputs {
+		for _, t := range out.Tensors {
+			used[t.Decision.Rule] = true
+			names = append(names, t.Name)
+		}
+	}
+	for i := range o.Policy.Rules {
+		r := &o.Policy.Rules[i]
+		switch {
+		case used[r] || r.Preset:
+		case slices.ContainsFunc(names, r.Pattern.MatchString):
+			c.warn("rule %s (%s) decides nothing: earlier rules find the same tensors", r.Text, r.Origin)
+		default:
+			c.warn("rule %s (%s) finds no tensor", r.Text, r.Origin)
+		}
+	}
 }
 
 // scaledNotes says what was decoded.

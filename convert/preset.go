@@ -53,4 +53,10 @@ func FindPreset(name string) (Preset, error) {
 }
 
 // Rules returns the preset's rules.
-func (p Preset) Rules() ([]Rule, error) { return ParseRuleLines(p.Text, "preset "+p.Name) }
+func (p Preset) Rules() ([]Rule, error) {
+	rules, err := ParseRuleLines(p.Text, "preset "+p.Name)
+	for i := range rules {
+		rules[i].Preset = true
+	}
+	return rules, err
+}

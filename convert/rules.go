@@ -20,6 +20,7 @@ type Rule struct {
 	Origin  string // where it was written: "--tensor-type-rules", a file and line, a preset
 	Pattern *regexp.Regexp
 	Type    tensor.DType // Invalid keeps the tensor's own type
+	Preset  bool         // it is one of a preset's
 }
 
 // Keep reports whether the rule keeps a tensor's own type.

@@ -370,6 +370,9 @@ func (f *convertFlags) summary() string {
 	}
 	add("type", f.typ)
 	for _, r := range f.rules {
+		if path, isFile := strings.CutPrefix(r, "@"); isFile {
+			r = "@" + filepath.Base(path)
+		}
 		add("tensor-type-rules", r)
 	}
 	for _, p := range f.preset {

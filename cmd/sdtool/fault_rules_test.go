@@ -17,6 +17,15 @@ func TestFault045FirstRuleWins(t *testing.T) {
 	require.Equal(t, "q8_0", types(t, out)["a.weight"])
 }
 
+func TestIdleRules(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("a.weight", 4, 32))
+	r := ok(t, "convert", "-m", in, "-o", filepath.Join(dir, "out.gguf"), "--tensor-type-rules", "a=q8_0,weight=f16,nope=f16", "--preset", "wan")
+	require.Contains(t, r.stderr, "rule weight=f16 (--tensor-type-rules) decides nothing")
+	require.Contains(t, r.stderr, "rule nope=f16 (--tensor-type-rules) finds no tensor")
+	require.NotContains(t, r.stderr, "preset")
+}
+
 func TestFault047RulesWithAnyDefault(t *testing.T) {
 	for _, args := range [][]string{{"--type", "f16"}, nil, {"--type", "keep"}} {
 		out := convertOne(t, "out.gguf", append(args, "--tensor-type-rules", "w=q8_0"), rampTensor("w", 4, 32))

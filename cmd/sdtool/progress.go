@@ -127,6 +127,7 @@ func (p *progress) show(last bool) {
 				progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(p.label),
 				progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionSetPredictTime(true),
 				progressbar.OptionSetElapsedTime(false))
+			return // its clock starts now, so that its first rate would be nonsense
 		}
 		_ = p.bar.Set64(done) // as in close
 	case "plain":
