@@ -56,7 +56,7 @@ func (c *Conversion) openWeights(o *Options) error {
 		w.files = append(w.files, f)
 		sets = append(sets, f)
 	}
-	var set imatrix.Set = sets[0]
+	set := sets[0]
 	if len(sets) > 1 {
 		var opts []imatrix.MergeOption
 		if o.Policy.Compat {

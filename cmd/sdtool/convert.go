@@ -409,6 +409,7 @@ func (a *app) runConvert(ctx context.Context, f *convertFlags) (err error) {
 			return err
 		}
 	}
+	limitMemory(int64(f.memory))
 	c, err := convert.Plan(ctx, *o)
 	if err != nil {
 		return err
