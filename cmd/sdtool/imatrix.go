@@ -163,4 +163,3 @@ and no room for provenance; GGUF readers built with 64-byte names refuse longer 
 	out.register(cmd)
 	return cmd
 }
-

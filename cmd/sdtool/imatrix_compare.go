@@ -120,4 +120,3 @@ func printDifferences(w io.Writer, names []string, diffs []imatrix.Difference) e
 	_, err := fmt.Fprintf(w, "%d entries in both, %d not comparable, lowest cosine %.8f\n", both, len(diffs)-both, worst)
 	return err
 }
-

@@ -162,4 +162,3 @@ func printMatrix(w io.Writer, f *imatrix.File, list []imatrix.Statistics) error 
 	}
 	return table.Flush()
 }
-
