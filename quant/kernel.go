@@ -84,13 +84,13 @@ type kernel struct {
 }
 
 // kernels are the hooks, by instruction set and type.
-var kernels [numCPUs]map[tensor.DType]kernel
+var kernels [numCPUs][]kernel
 
 // hook adds a kernel. Only init functions may call it, and only where the
 // machine has the instructions.
 func hook(c CPU, d tensor.DType, k kernel) {
 	if kernels[c] == nil {
-		kernels[c] = make(map[tensor.DType]kernel)
+		kernels[c] = make([]kernel, len(tensor.All())+1)
 	}
 	kernels[c][d] = k
 	machine = max(machine, c)

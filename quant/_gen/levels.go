@@ -216,3 +216,25 @@ func (g *isa) iq4() {
 	})
 	g.end()
 }
+
+// signs has a bit for each number, as in q1_0.
+func (g *isa) signs() {
+	g.begin("notNegative", "dst *byte, x *float32, n int", "sets a bit for each of n numbers that is not negative; n is a multiple of the lanes.")
+	dst, x, n := param("dst"), param("x"), param("n")
+	zero := g.zero()
+	bits := GP32()
+	Label("number")
+	m := g.cmp(ge, g.load(Mem{Base: x}), zero)
+	if g.wide() {
+		KMOVW(m.r, bits)
+		MOVW(bits.As16(), Mem{Base: dst})
+	} else {
+		VMOVMSKPS(m.r, bits)
+		MOVB(bits.As8(), Mem{Base: dst})
+	}
+	ADDQ(U32(uint32(g.v/8)), dst)
+	ADDQ(U32(uint32(g.row())), x)
+	SUBQ(U32(uint32(g.v)), n)
+	JG(LabelRef("number"))
+	g.end()
+}

@@ -22,6 +22,7 @@ func main() {
 		g.halves()
 		g.extremes()
 		g.affine()
+		g.signs()
 		g.fp4()
 		g.iq4()
 		g.trials(2, 8, 2)

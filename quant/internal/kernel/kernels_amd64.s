@@ -1883,6 +1883,26 @@ level:
 DATA c3f000000<>+0(SB)/4, $0x3f000000
 GLOBL c3f000000<>(SB), RODATA|NOPTR, $4
 
+// func notNegativeAVX2(dst *byte, x *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·notNegativeAVX2(SB), NOSPLIT, $0-24
+	MOVQ  dst+0(FP), AX
+	MOVQ  x+8(FP), CX
+	MOVQ  n+16(FP), DX
+	VPXOR Y0, Y0, Y0
+
+number:
+	VMOVUPS   (CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, BX
+	MOVB      BL, (AX)
+	ADDQ      $0x00000001, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000008, DX
+	JG        number
+	VZEROUPPER
+	RET
+
 // func fp4AVX2(x *float32, n int, levels *int32, d *float32, mids *float32, nmids int)
 // Requires: AVX, AVX2
 TEXT ·fp4AVX2(SB), NOSPLIT, $0-48
@@ -9361,6 +9381,26 @@ level:
 	ADDQ         $0x00000080, BX
 	SUBQ         $0x00000002, CX
 	JG           level
+	VZEROUPPER
+	RET
+
+// func notNegativeAVX512(dst *byte, x *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·notNegativeAVX512(SB), NOSPLIT, $0-24
+	MOVQ   dst+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   n+16(FP), DX
+	VPXORD Z0, Z0, Z0
+
+number:
+	VMOVUPS (CX), Z1
+	VCMPPS  $0x1d, Z0, Z1, K1
+	KMOVW   K1, BX
+	MOVW    BX, (AX)
+	ADDQ    $0x00000002, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JG      number
 	VZEROUPPER
 	RET
 

@@ -9,6 +9,15 @@ var (
 	q41Steps, q51Steps = rangeSteps(15, -0.9, 0.05, 36), rangeSteps(31, -0.9, 0.05, 36)
 )
 
+// limit is what is added before a level is cut to an integer, and the highest level.
+type limit struct {
+	offset float32
+	most   int32
+}
+
+// limits are by nmax; ggml does not limit the levels of q5_1.
+var limits = map[int]*limit{8: {8.5, 15}, 16: {16.5, 31}, 15: {0.5, 15}, 31: {0.5, 255}}
+
 // rowMeans sets rowSums to the mean square of every row, added in column order.
 func (s *Set) rowMeans(wk *work, src []float32, rows, cols int) {
 	wk.rowSums = append(wk.rowSums[:0], make([]float32, rows+maxLanes)...)
@@ -70,7 +79,7 @@ func (s *Set) signed(dst []byte, src []float32, rows, cols int, weights []float3
 	if nmax == 16 {
 		size = 22
 	}
-	offset, most := float32(nmax)+0.5, int32(2*nmax-1)
+	lim := limits[nmax]
 	s.blocks(wk, src, rows, cols, 32, weights, func(first, count int, x, qw *float32) {
 		if qw != nil {
 			s.weigh32(wk, first, count, cols, x, qw)
@@ -83,7 +92,7 @@ func (s *Set) signed(dst []byte, src []float32, rows, cols int, weights []float3
 				wk.m[k] = inverse(wk.d[k])
 			}
 			clear(wk.base[:])
-			s.affine(&wk.x[0], 32, &wk.levels[0], &wk.base[0], &wk.m[0], &offset, &most)
+			s.affine(&wk.x[0], 32, &wk.levels[0], &wk.base[0], &wk.m[0], &lim.offset, &lim.most)
 		}
 		s.toHalf(&wk.halfD[0], &wk.d[0], v)
 		s.gather(&wk.bytes[0], &wk.levels[0], 32, 32)
@@ -116,11 +125,10 @@ func (s *Set) ranged(dst []byte, src []float32, rows, cols int, weights []float3
 	if weights != nil {
 		s.rowMeans(wk, src, rows, cols)
 	}
-	v, size, most := s.lanes, 20, int32(15)
+	v, size, lim := s.lanes, 20, limits[nmax]
 	if nmax == 31 {
-		size, most = 24, 255 // ggml does not limit them
+		size = 24
 	}
-	offset := float32(0.5)
 	s.blocks(wk, src, rows, cols, 32, weights, func(first, count int, x, qw *float32) {
 		if qw != nil {
 			s.weigh32(wk, first, count, cols, x, qw)
@@ -135,7 +143,7 @@ func (s *Set) ranged(dst []byte, src []float32, rows, cols int, weights []float3
 				wk.d[k], wk.m[k] = (high-low)/float32(nmax), low
 				wk.base[k] = inverse(wk.d[k])
 			}
-			s.affine(&wk.x[0], 32, &wk.levels[0], &wk.m[0], &wk.base[0], &offset, &most)
+			s.affine(&wk.x[0], 32, &wk.levels[0], &wk.m[0], &wk.base[0], &lim.offset, &lim.most)
 		}
 		s.toHalf(&wk.halfD[0], &wk.d[0], v)
 		s.toHalf(&wk.halfM[0], &wk.m[0], v)

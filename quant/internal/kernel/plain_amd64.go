@@ -81,7 +81,12 @@ func (s *Set) CountFrom(src []float32, limit uint32) (total int64) {
 		var counts [maxLanes]uint32
 		above := limit - 1
 		// A lane's count cannot overflow: slices of that size do not exist.
-		s.countFrom(&counts[0], &src[0], whole, &above)
+		// Called by name, what it points to may stay on the stack.
+		if s.lanes == maxLanes {
+			countFromAVX512(&counts[0], &src[0], whole, &above)
+		} else {
+			countFromAVX2(&counts[0], &src[0], whole, &above)
+		}
 		for _, c := range counts {
 			total += int64(c)
 		}

@@ -25,6 +25,7 @@ type calls struct {
 	fromHalf      func(dst *float32, src *uint16, n int)
 	extremes      func(dst, x *float32, n int)
 	affine        func(x *float32, n int, levels *int32, base, inverse, offset *float32, most *int32)
+	notNegative   func(dst *byte, x *float32, n int)
 	rounded       func(x *float32, n int, levels *int32, inverse *float32)
 	fp4           func(x *float32, n int, levels *int32, d, mids *float32, nmids int)
 	iq4           func(x, w *float32, n int, scales, steps *float32, nsteps int, tables *float32)
@@ -40,7 +41,6 @@ type calls struct {
 	fromE4M3      func(dst *float32, src *byte, n int)
 	toE5M2        func(dst *byte, src *float32, n int)
 	fromE5M2      func(dst *float32, src *byte, n int)
-	countFrom     func(counts *uint32, src *float32, n int, limit *uint32)
 
 	q80, q40, q41, q50, q51, q2K, q3K, q4K, q5K, q6K, tq20, tq10, q20, q10 func(dst *float32, src *byte, n int)
 
@@ -54,16 +54,16 @@ var (
 	avx2 = Set{8, calls{
 		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
 		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
-		extremesAVX2, affineAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
-		toBrainAVX2, fromBrainAVX2, toE4M3AVX2, fromE4M3AVX2, toE5M2AVX2, fromE5M2AVX2, countFromAVX2,
+		extremesAVX2, affineAVX2, notNegativeAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
+		toBrainAVX2, fromBrainAVX2, toE4M3AVX2, fromE4M3AVX2, toE5M2AVX2, fromE5M2AVX2,
 		q80AVX2, q40AVX2, q41AVX2, q50AVX2, q51AVX2, q2KAVX2, q3KAVX2, q4KAVX2, q5KAVX2, q6KAVX2, tq20AVX2, tq10AVX2, q20AVX2, q10AVX2,
 		iq1sAVX2, iq1mAVX2, choose2AVX2, choose4AVX2, decodeIQ1SAVX2, decodeIQ1MAVX2,
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
 		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
-		extremesAVX512, affineAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
-		toBrainAVX512, fromBrainAVX512, toE4M3AVX512, fromE4M3AVX512, toE5M2AVX512, fromE5M2AVX512, countFromAVX512,
+		extremesAVX512, affineAVX512, notNegativeAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
+		toBrainAVX512, fromBrainAVX512, toE4M3AVX512, fromE4M3AVX512, toE5M2AVX512, fromE5M2AVX512,
 		q80AVX512, q40AVX512, q41AVX512, q50AVX512, q51AVX512, q2KAVX512, q3KAVX512, q4KAVX512, q5KAVX512, q6KAVX512, tq20AVX512, tq10AVX512, q20AVX512, q10AVX512,
 		iq1sAVX512, iq1mAVX512, choose2AVX512, choose4AVX512, decodeIQ1SAVX512, decodeIQ1MAVX512,
 	}}

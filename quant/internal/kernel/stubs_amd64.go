@@ -98,6 +98,11 @@ func affineAVX2(x *float32, n int, levels *int32, base *float32, inverse *float3
 //go:noescape
 func roundedAVX2(x *float32, n int, levels *int32, inverse *float32)
 
+// notNegativeAVX2 sets a bit for each of n numbers that is not negative; n is a multiple of the lanes.
+//
+//go:noescape
+func notNegativeAVX2(dst *byte, x *float32, n int)
+
 // fp4AVX2 sets n levels to the code of the 4-bit float nearest to x/d. mids are pairs of a midpoint and the
 // value above it; scratch for nmids registers follows d.
 //
@@ -371,6 +376,11 @@ func affineAVX512(x *float32, n int, levels *int32, base *float32, inverse *floa
 //
 //go:noescape
 func roundedAVX512(x *float32, n int, levels *int32, inverse *float32)
+
+// notNegativeAVX512 sets a bit for each of n numbers that is not negative; n is a multiple of the lanes.
+//
+//go:noescape
+func notNegativeAVX512(dst *byte, x *float32, n int)
 
 // fp4AVX512 sets n levels to the code of the 4-bit float nearest to x/d. mids are pairs of a midpoint and the
 // value above it; scratch for nmids registers follows d.
