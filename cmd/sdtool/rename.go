@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -87,7 +86,7 @@ halves of the final modulation change places. Names are sorted.`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := filepath.Join(args[0], "transformer")
-			if _, err := os.Stat(in); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(in); err != nil { // the folder or file itself
 				in = args[0]
 			}
 			return a.rename(cmd.Context(), f, in, args[1], rename.SeFi, true)
