@@ -30,7 +30,6 @@ type backendFuncs struct {
 	regProc        func(r *cRegistry, name string) unsafe.Pointer          `c:"void * ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char * name)"`
 	backendFree    func(b *cBackend)                                       `c:"void ggml_backend_free(ggml_backend_t backend)"`
 	backendBuft    func(b *cBackend) *cBufferType                          `c:"ggml_backend_buffer_type_t ggml_backend_get_default_buffer_type(ggml_backend_t backend)"`
-	backendOp      func(b *cBackend, op *cTensor) bool                     `c:"bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor * op)"`
 	buftAlloc      func(t *cBufferType, size uintptr) *cBuffer             `c:"ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)"`
 	buftAlign      func(t *cBufferType) uintptr                            `c:"size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft)"`
 	buftMax        func(t *cBufferType) uintptr                            `c:"size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft)"`

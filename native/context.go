@@ -29,7 +29,7 @@ const (
 // initParams mirrors struct ggml_init_params, with its trailing padding.
 type initParams struct {
 	memSize uintptr
-	memory  unsafe.Pointer
+	_       unsafe.Pointer
 	noAlloc bool
 	_       [7]byte
 }

@@ -31,13 +31,13 @@ type typeFuncs struct {
 
 // typeTraits mirrors struct ggml_type_traits.
 type typeTraits struct {
-	name       *byte
-	block      int64
-	interleave int64
-	size       uintptr
-	quantized  bool
-	toFloat    uintptr // void (*)(const void * x, float * y, int64_t k)
-	fromFloat  uintptr // void (*)(const float * x, void * y, int64_t k)
+	_         *byte // name
+	block     int64
+	_         int64 // interleave
+	size      uintptr
+	quantized bool
+	toFloat   uintptr // void (*)(const void * x, float * y, int64_t k)
+	_         uintptr // from_float: void (*)(const float * x, void * y, int64_t k)
 }
 
 // HasType reports whether the library knows ggml's type id.
