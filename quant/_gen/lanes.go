@@ -70,7 +70,9 @@ func (g *isa) zero() reg.VecVirtual {
 
 func (g *isa) clear(r reg.VecVirtual) {
 	if g.wide() {
-		VPXORD(r, r, r)
+		// avo takes VPXORD r, r, r for a use of r, which would keep it from the
+		// function's start on.
+		VBROADCASTSS(constant(0), r)
 	} else {
 		VPXOR(r, r, r)
 	}
@@ -269,7 +271,7 @@ const magic = 12582912
 // rounder turns floats to levels: nearest integers within bounds.
 type rounder struct {
 	g          *isa
-	magic      reg.VecVirtual
+	magic      Op
 	keep, base Op // rebuild the exponent; nil where no input is beyond ±2^22
 	low, high  Op // the bits of magic + bound; nil: none
 }
@@ -277,7 +279,7 @@ type rounder struct {
 // newRounder bounds levels to low..high, vectors of the bits of magic+bound. trusted
 // says that no input is beyond ±2^22.
 func (g *isa) newRounder(low, high Op, trusted bool) *rounder {
-	r := &rounder{g: g, low: low, high: high, magic: g.float(magic)}
+	r := &rounder{g: g, low: low, high: high, magic: g.full(floatBits(magic))}
 	if !trusted {
 		r.keep, r.base = g.full(0x007fffff), g.full(0x4b000000)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -32,7 +34,7 @@ func (g *isa) elem(base, off reg.GPVirtual, k int) Mem {
 	return Mem{Base: base, Index: off, Scale: 1, Disp: k * g.row()}
 }
 
-// Registers of the state that qkx keeps in memory.
+// Registers of the state that qkx keeps in memory, for each problem.
 const (
 	qkxScale = iota
 	qkxLow
@@ -43,125 +45,190 @@ const (
 	qkxIscale // that the best levels come from
 	qkxFrom   // low that the best levels come from
 	qkxFirst  // low before any fit
+	qkxTry    // iscale being tried
+	qkxStart  // low when it was
+	qkxD      // determinant of the fit being tried
+	qkxState  // how many there are
 )
 
-// qkx is qkxQuants of all lanes.
-func (g *isa) qkx(name string, mad bool) {
+// problem is one of the searches that qkx runs side by side: the sums of each
+// wait for one addition after the other.
+type problem struct {
+	g                  *isa
+	x, w               reg.GPVirtual
+	number             int
+	low, iscale        reg.VecVirtual
+	sumL, sumL2, sumXL reg.VecVirtual
+	scale, tm, err     reg.VecVirtual
+	good               mask
+	trial, state       reg.GPVirtual
+}
+
+func (p *problem) at(i int) Mem             { return p.g.at(p.state, p.number*qkxState+i) }
+func (p *problem) put(v Op, i int)          { VMOVUPS(v, p.at(i)) }
+func (p *problem) get(i int) reg.VecVirtual { return p.g.load(p.at(i)) }
+
+// trialAt is element k of the problem's trial levels.
+func (p *problem) trialAt(off reg.GPVirtual, k int) Mem { return p.g.elem(p.trial, off, 32*p.number+k) }
+
+// qkx is qkxQuants of all lanes, for so many consecutive arrays x and w.
+func (g *isa) qkx(name string, mad bool, problems int) {
 	g.begin(name, "x, w *float32, n int, trial *float32, levels *int32, state, steps *float32, nsteps int",
 		"fits a scale and a minimum to n numbers. state gets scale, low, Σw; steps holds nmax, the bits of its\n// rounder bound and then the numerators to try.")
-	x, w, n, trial, levels := param("x"), param("w"), param("n"), param("trial"), param("levels")
+	x, w, n, trial := param("x"), param("w"), param("n"), param("trial")
 	state, steps, nsteps := param("state"), param("steps"), param("nsteps")
+	ps := make([]*problem, problems)
+	for i := range ps {
+		ps[i] = &problem{g: g, x: x, w: w, number: i, trial: trial, state: state}
+		if i > 0 {
+			size := GP64()
+			IMUL3Q(U32(uint32(g.row())), n, size)
+			ps[i].x, ps[i].w = GP64(), GP64()
+			LEAQ(Mem{Base: ps[i-1].x, Index: size, Scale: 1}, ps[i].x)
+			LEAQ(Mem{Base: ps[i-1].w, Index: size, Scale: 1}, ps[i].w)
+		}
+	}
+	for i, p := range ps {
+		g.qkxRange(p, fmt.Sprint("range", i), n, steps)
+	}
+	bound := Op(g.broadcast(Mem{Base: steps, Disp: 4}))
+	if !g.wide() { // registers are short
+		VMOVUPS(bound, g.at(state, problems*qkxState))
+		bound = g.at(state, problems*qkxState)
+	}
+	round := g.newRounder(g.full(bitsOf(0)), bound, false)
+	errorTerm := func(p *problem, l Op, v, wv Op) {
+		diff := g.sub(g.add(g.mul(p.scale, l), p.tm), v)
+		if mad {
+			diff = g.abs(diff)
+		} else {
+			diff = g.mul(diff, diff)
+		}
+		add2(g.mul(diff, wv), p.err)
+	}
+	for _, p := range ps {
+		p.iscale, p.scale, p.tm, p.err = p.get(qkxIscale), p.get(qkxScale), p.get(qkxLow), g.zero()
+	}
+	unroll := 2
+	g.each("first", n, unroll, func(off reg.GPVirtual, k int) {
+		for _, p := range ps {
+			v := g.load(g.elem(p.x, off, k))
+			l := round.float(g.mul(p.iscale, g.sub(v, p.tm)))
+			errorTerm(p, l, v, g.elem(p.w, off, k))
+		}
+	})
+	for _, p := range ps {
+		p.put(p.err, qkxBest)
+	}
 
-	low, high := g.load(Mem{Base: x}), g.load(Mem{Base: x})
-	sumW := g.load(Mem{Base: w})
+	Label("step")
+	for _, p := range ps {
+		p.low = p.get(qkxLow)
+		p.iscale = g.div(g.broadcast(Mem{Base: steps, Disp: 8}), g.sub(p.get(qkxHigh), p.low))
+		p.put(p.low, qkxStart)
+		p.put(p.iscale, qkxTry)
+		p.sumL, p.sumL2, p.sumXL = g.zero(), g.zero(), g.zero()
+	}
+	g.each("sums", n, unroll, func(off reg.GPVirtual, k int) {
+		for _, p := range ps {
+			v := g.load(g.elem(p.x, off, k))
+			l := round.float(g.mul(p.iscale, g.sub(v, p.low)))
+			VMOVUPS(l, p.trialAt(off, k))
+			wl := g.mul(l, g.elem(p.w, off, k))
+			add2(wl, p.sumL)
+			add2(g.mul(wl, v), p.sumXL)
+			VMULPS(wl, l, l)
+			add2(l, p.sumL2)
+		}
+	})
+	for _, p := range ps {
+		sw, sx := p.get(qkxSumW), p.get(qkxSumX)
+		d := g.sub(g.mul(sw, p.sumL2), g.mul(p.sumL, p.sumL))
+		p.scale = g.div(g.sub(g.mul(sw, p.sumXL), g.mul(sx, p.sumL)), d)
+		p.tm = g.div(g.sub(g.mul(p.sumL2, sx), g.mul(p.sumL, p.sumXL)), d)
+		above := g.cmp(gt, p.tm, g.zero())
+		above.clear(p.tm)
+		above.put(g.div(p.sumXL, p.sumL2), p.scale)
+		p.put(d, qkxD)
+		p.err = g.zero()
+	}
+	g.each("error", n, unroll, func(off reg.GPVirtual, k int) {
+		for _, p := range ps {
+			errorTerm(p, g.load(p.trialAt(off, k)), g.elem(p.x, off, k), g.elem(p.w, off, k))
+		}
+	})
+	for i, p := range ps {
+		same := fmt.Sprint("same", i)
+		better := g.cmp(lt, p.err, p.get(qkxBest)).and(g.cmp(gt, p.get(qkxD), g.zero()))
+		better.jumpIfNone(same)
+		replace := func(v Op, i int) {
+			old := p.get(i)
+			better.put(v, old)
+			p.put(old, i)
+		}
+		replace(p.err, qkxBest)
+		replace(p.scale, qkxScale)
+		replace(p.tm, qkxLow)
+		replace(p.get(qkxTry), qkxIscale)
+		replace(p.get(qkxStart), qkxFrom)
+		Label(same)
+	}
+	ADDQ(U32(4), steps)
+	DECQ(nsteps)
+	JNZ(LabelRef("step"))
+
+	levels := param("levels")
+	for i, p := range ps {
+		first := p.get(qkxFirst)
+		flat := g.cmp(eq, first, p.at(qkxHigh))
+		end := p.get(qkxScale)
+		flat.clear(end)
+		p.put(end, qkxScale)
+		end = p.get(qkxLow)
+		flat.put(first, end)
+		p.put(end, qkxLow)
+		low, iscale := p.get(qkxFrom), p.get(qkxIscale)
+		zero := g.full(bitsOf(0))
+		g.each(fmt.Sprint("levels", i), n, 2, func(off reg.GPVirtual, k int) {
+			l := round.level(g.mul(iscale, g.sub(g.load(g.elem(p.x, off, k)), low)))
+			VPSUBD(zero, l, l)
+			flat.clear(l)
+			VMOVUPS(l, g.elem(levels, off, k))
+		})
+		if i < problems-1 {
+			size := GP64()
+			IMUL3Q(U32(uint32(g.row())), n, size)
+			ADDQ(size, levels)
+		}
+	}
+	g.end()
+}
+
+// qkxRange sets what qkx starts from.
+func (g *isa) qkxRange(p *problem, label string, n, steps reg.GPVirtual) {
+	low, high := g.load(Mem{Base: p.x}), g.load(Mem{Base: p.x})
+	sumW := g.load(Mem{Base: p.w})
 	sumX := g.mul(sumW, low)
 	rest := GP64()
 	MOVQ(n, rest)
 	DECQ(rest)
-	g.each("range", rest, 1, func(off reg.GPVirtual, k int) {
-		v, wv := g.load(g.elem(x, off, 1)), g.load(g.elem(w, off, 1))
+	g.each(label, rest, 1, func(off reg.GPVirtual, k int) {
+		v, wv := g.load(g.elem(p.x, off, 1)), g.load(g.elem(p.w, off, 1))
 		VMINPS(low, v, low)
 		VMAXPS(high, v, high)
 		add2(wv, sumW)
 		add2(g.mul(wv, v), sumX)
 	})
 	VMINPS(low, g.zero(), low)
-	put := func(v Op, i int) { VMOVUPS(v, g.at(state, i)) }
-	put(low, qkxLow)
-	put(low, qkxFirst)
-	put(low, qkxFrom)
-	put(high, qkxHigh)
-	put(sumW, qkxSumW)
-	put(sumX, qkxSumX)
-	span := g.sub(high, low)
-	iscale := g.div(g.broadcast(Mem{Base: steps}), span)
-	scale := g.div(g.float(1), iscale)
-	put(iscale, qkxIscale)
-	put(scale, qkxScale)
-
-	bound := g.broadcast(Mem{Base: steps, Disp: 4})
-	round := g.newRounder(g.full(bitsOf(0)), bound, false)
-	err := g.zero()
-	errorTerm := func(l, scale, low Op, v, wv Op) {
-		diff := g.sub(g.add(g.mul(scale, l), low), v)
-		if mad {
-			diff = g.abs(diff)
-		} else {
-			diff = g.mul(diff, diff)
-		}
-		add2(g.mul(diff, wv), err)
+	for _, i := range []int{qkxLow, qkxFirst, qkxFrom} {
+		p.put(low, i)
 	}
-	g.each("first", n, 4, func(off reg.GPVirtual, k int) {
-		v := g.load(g.elem(x, off, k))
-		l := round.float(g.mul(iscale, g.sub(v, low)))
-		errorTerm(l, scale, low, v, g.elem(w, off, k))
-	})
-	put(err, qkxBest)
-
-	Label("step")
-	VMOVUPS(g.at(state, qkxLow), low)
-	VSUBPS(low, g.load(g.at(state, qkxHigh)), span)
-	VBROADCASTSS(Mem{Base: steps, Disp: 8}, iscale)
-	VDIVPS(span, iscale, iscale)
-	sumL, sumL2, sumXL := g.zero(), g.zero(), g.zero()
-	g.each("sums", n, 4, func(off reg.GPVirtual, k int) {
-		v := g.load(g.elem(x, off, k))
-		l := round.float(g.mul(iscale, g.sub(v, low)))
-		VMOVUPS(l, g.elem(trial, off, k))
-		wl := g.mul(l, g.elem(w, off, k))
-		add2(wl, sumL)
-		add2(g.mul(wl, l), sumL2)
-		add2(g.mul(wl, v), sumXL)
-	})
-	sw, sx := g.load(g.at(state, qkxSumW)), g.load(g.at(state, qkxSumX))
-	d := g.sub(g.mul(sw, sumL2), g.mul(sumL, sumL))
-	good := g.cmp(gt, d, g.zero())
-	good.jumpIfNone("next")
-	ts := g.div(g.sub(g.mul(sw, sumXL), g.mul(sx, sumL)), d)
-	tm := g.div(g.sub(g.mul(sumL2, sx), g.mul(sumL, sumXL)), d)
-	above := g.cmp(gt, tm, g.zero())
-	above.clear(tm)
-	above.put(g.div(sumXL, sumL2), ts)
-	g.clear(err)
-	g.each("error", n, 4, func(off reg.GPVirtual, k int) {
-		errorTerm(g.load(g.elem(trial, off, k)), ts, tm, g.elem(x, off, k), g.elem(w, off, k))
-	})
-	best := g.load(g.at(state, qkxBest))
-	better := g.cmp(lt, err, best).and(good)
-	better.jumpIfNone("next")
-	replace := func(v Op, i int) {
-		old := g.load(g.at(state, i))
-		better.put(v, old)
-		put(old, i)
-	}
-	replace(err, qkxBest)
-	replace(ts, qkxScale)
-	replace(tm, qkxLow)
-	replace(iscale, qkxIscale)
-	replace(low, qkxFrom)
-	Label("next")
-	ADDQ(U32(4), steps)
-	DECQ(nsteps)
-	JNZ(LabelRef("step"))
-
-	first := g.load(g.at(state, qkxFirst))
-	flat := g.cmp(eq, first, g.at(state, qkxHigh))
-	end := g.load(g.at(state, qkxScale))
-	flat.clear(end)
-	put(end, qkxScale)
-	end = g.load(g.at(state, qkxLow))
-	flat.put(first, end)
-	put(end, qkxLow)
-	VMOVUPS(g.at(state, qkxFrom), low)
-	VMOVUPS(g.at(state, qkxIscale), iscale)
-	zero := g.full(bitsOf(0))
-	g.each("levels", n, 4, func(off reg.GPVirtual, k int) {
-		l := round.level(g.mul(iscale, g.sub(g.load(g.elem(x, off, k)), low)))
-		VPSUBD(zero, l, l)
-		flat.clear(l)
-		VMOVUPS(l, g.elem(levels, off, k))
-	})
-	g.end()
+	p.put(high, qkxHigh)
+	p.put(sumW, qkxSumW)
+	p.put(sumX, qkxSumX)
+	iscale := g.div(g.broadcast(Mem{Base: steps}), g.sub(high, low))
+	p.put(iscale, qkxIscale)
+	p.put(g.div(g.float(1), iscale), qkxScale)
 }
 
 // extreme finds the number with the strictly largest size in each lane.

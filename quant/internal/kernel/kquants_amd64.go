@@ -65,14 +65,17 @@ func (s *Set) fitRange(wk *work, t *rangeType, x, qw *float32) {
 			s.sizeWeights(&wk.w[at], &wk.x[at], n, &wk.base[0])
 		}
 	}
-	for j := range subs {
+	for j := 0; j < subs; j += 2 {
 		at := j * n * v
 		fit(&wk.x[at], &wk.w[at], n, &wk.trial[0], &wk.levels[at], &wk.state[0], &steps[0], len(steps)-2)
-		copy(wk.scales[j*v:], wk.state[:v])
-		for k, low := range wk.state[v : 2*v] {
-			wk.mins[j*v+k] = -low
+		for p := range 2 {
+			state := wk.state[p*qkxState*v:]
+			copy(wk.scales[(j+p)*v:], state[:v])
+			for k, low := range state[v : 2*v] {
+				wk.mins[(j+p)*v+k] = -low
+			}
+			copy(wk.sums[(j+p)*v:], state[2*v:3*v])
 		}
-		copy(wk.sums[j*v:], wk.state[2*v:3*v])
 	}
 	if qw != nil {
 		second := t.second

@@ -42,15 +42,17 @@ func (s *Set) rowMeans(wk *work, src []float32, rows, cols int) {
 	}
 }
 
-// weigh32 brings blocks of 32 and their weights into lanes.
-func (s *Set) weigh32(wk *work, first, count, cols int, x, qw *float32) {
-	s.transpose(&wk.x[0], x, 4*32, 32)
-	s.transpose(&wk.w[0], qw, 4*32, 32)
+// weigh32 brings blocks of 32 and their weights into lanes, in place p.
+func (s *Set) weigh32(wk *work, p, first, count, cols int, x, qw *float32) {
+	at := p * s.lanes * 32
+	s.transpose(&wk.x[at], x, 4*32, 32)
+	s.transpose(&wk.w[at], qw, 4*32, 32)
 	clear(wk.base[:])
+	count = max(0, min(count, s.lanes))
 	for k := range count {
 		wk.base[k] = wk.rowSums[(first+k)*32/cols]
 	}
-	s.rootWeights(&wk.w[0], &wk.x[0], 32, &wk.base[0])
+	s.rootWeights(&wk.w[at], &wk.x[at], 32, &wk.base[0])
 }
 
 // nibbles packs 32 levels: element j in the low half of byte j, j+16 in the high.
@@ -82,7 +84,7 @@ func (s *Set) signed(dst []byte, src []float32, rows, cols int, weights []float3
 	lim := limits[nmax]
 	s.blocks(wk, src, rows, cols, 32, weights, func(first, count int, x, qw *float32) {
 		if qw != nil {
-			s.weigh32(wk, first, count, cols, x, qw)
+			s.weigh32(wk, 0, first, count, cols, x, qw)
 			s.qx(&wk.x[0], &wk.w[0], 32, &wk.levels[0], &wk.d[0], &steps[0], 18)
 		} else {
 			s.transpose(&wk.x[0], x, 4*32, 32)
@@ -118,7 +120,7 @@ func (s *Set) Q50(dst []byte, src []float32, rows, cols int, weights []float32) 
 	s.signed(dst, src, rows, cols, weights, 16, q50Steps)
 }
 
-// ranged is q4_1 (nmax 15) and q5_1 (nmax 31).
+// ranged is q4_1 (nmax 15) and q5_1 (nmax 31), two blocks in each lane.
 func (s *Set) ranged(dst []byte, src []float32, rows, cols int, weights []float32, nmax int, steps []float32) {
 	wk := works.Get().(*work)
 	defer works.Put(wk)
@@ -129,36 +131,56 @@ func (s *Set) ranged(dst []byte, src []float32, rows, cols int, weights []float3
 	if nmax == 31 {
 		size = 24
 	}
-	s.blocks(wk, src, rows, cols, 32, weights, func(first, count int, x, qw *float32) {
+	wk.blocks(2*v, src, rows, cols, 32, weights, func(first, count int, x, qw *float32) {
+		both := slice(x, 2*v*32)
 		if qw != nil {
-			s.weigh32(wk, first, count, cols, x, qw)
+			weights := slice(qw, 2*v*32)
+			for p := range 2 {
+				s.weigh32(wk, p, first+p*v, count-p*v, cols, &both[p*v*32], &weights[p*v*32])
+			}
 			s.qkx(&wk.x[0], &wk.w[0], 32, &wk.trial[0], &wk.levels[0], &wk.state[0], &steps[0], len(steps)-2)
-			copy(wk.d[:], wk.state[:v])
-			copy(wk.m[:], wk.state[v:2*v])
+			for p := range 2 {
+				state := wk.state[p*qkxState*v:]
+				copy(wk.scales[p*v:], state[:v])
+				copy(wk.mins[p*v:], state[v:2*v])
+			}
 		} else {
-			s.transpose(&wk.x[0], x, 4*32, 32)
-			s.extremes(&wk.fit[0], &wk.x[0], 32)
-			for k := range v {
-				low, high := wk.fit[2*v+k], wk.fit[3*v+k]
-				wk.d[k], wk.m[k] = (high-low)/float32(nmax), low
-				wk.base[k] = inverse(wk.d[k])
+			for p := range 2 {
+				at := p * v * 32
+				s.transpose(&wk.x[at], &both[at], 4*32, 32)
+				s.plainRange(wk, p, nmax, lim, at)
 			}
-			s.affine(&wk.x[0], 32, &wk.levels[0], &wk.m[0], &wk.base[0], &lim.offset, &lim.most)
 		}
-		s.toHalf(&wk.halfD[0], &wk.d[0], v)
-		s.toHalf(&wk.halfM[0], &wk.m[0], v)
-		s.gather(&wk.bytes[0], &wk.levels[0], 32, 32)
-		for k := range count {
-			out, q := dst[size*(first+k):size*(first+k)+size], wk.bytes[32*k:32*k+32]
-			le.PutUint16(out, wk.halfD[k])
-			le.PutUint16(out[2:], wk.halfM[k])
-			if nmax == 31 {
-				le.PutUint32(out[4:], fifthBits(q))
-				out = out[4:]
+		for p := range 2 {
+			s.toHalf(&wk.halfD[0], &wk.scales[p*v], v)
+			s.toHalf(&wk.halfM[0], &wk.mins[p*v], v)
+			s.gather(&wk.bytes[0], &wk.levels[p*v*32], 32, 32)
+			for k := range min(v, count-p*v) {
+				b := first + p*v + k
+				out, q := dst[size*b:size*b+size], wk.bytes[32*k:32*k+32]
+				le.PutUint16(out, wk.halfD[k])
+				le.PutUint16(out[2:], wk.halfM[k])
+				if nmax == 31 {
+					le.PutUint32(out[4:], fifthBits(q))
+					out = out[4:]
+				}
+				nibbles(out[4:], q)
 			}
-			nibbles(out[4:], q)
 		}
 	})
+}
+
+// plainRange finds scales, mins and levels of the blocks at x[at] without weights.
+func (s *Set) plainRange(wk *work, p, nmax int, lim *limit, at int) {
+	v := s.lanes
+	s.extremes(&wk.fit[0], &wk.x[at], 32)
+	for k := range v {
+		low, high := wk.fit[2*v+k], wk.fit[3*v+k]
+		d := (high - low) / float32(nmax)
+		wk.scales[p*v+k], wk.mins[p*v+k] = d, low
+		wk.base[k] = inverse(d)
+	}
+	s.affine(&wk.x[at], 32, &wk.levels[at], &wk.mins[p*v], &wk.base[0], &lim.offset, &lim.most)
 }
 
 // Q41 quantizes to q4_1.

@@ -17,8 +17,8 @@ const (
 type work struct {
 	x, w           [superBlock * maxLanes]float32
 	levels         [superBlock * maxLanes]int32
-	trial          [32 * maxLanes]float32
-	state          [9 * maxLanes]float32
+	trial          [64 * maxLanes]float32
+	state          [(2*qkxState + 1) * maxLanes]float32
 	tail, wrap     [superBlock * maxLanes]float32 // blocks as they lie in rows
 	scales         [16 * maxLanes]float32
 	mins, sums     [16 * maxLanes]float32
@@ -34,15 +34,24 @@ type work struct {
 
 var works = sync.Pool{New: func() any { return new(work) }}
 
+// qkxState is how many registers of state qkx keeps for each of its two searches:
+// the first three are scale, minimum and Σw.
+const qkxState = 12
+
 // blocks calls f for as many blocks at a time as there are lanes. x and qw point to
 // them in row order, with zeros beyond count; qw is nil if weights is.
 func (s *Set) blocks(wk *work, src []float32, rows, cols, block int, weights []float32, f func(first, count int, x, qw *float32)) {
+	wk.blocks(s.lanes, src, rows, cols, block, weights, f)
+}
+
+// blocks calls f for as many blocks at a time as asked for.
+func (wk *work) blocks(many int, src []float32, rows, cols, block int, weights []float32, f func(first, count int, x, qw *float32)) {
 	total := rows * cols / block
-	for first := 0; first < total; first += s.lanes {
-		count := min(s.lanes, total-first)
-		from, size := first*block, s.lanes*block
+	for first := 0; first < total; first += many {
+		count := min(many, total-first)
+		from, size := first*block, many*block
 		x := &src[from]
-		if count < s.lanes {
+		if count < many {
 			n := copy(wk.tail[:size], src[from:total*block])
 			clear(wk.tail[n:size])
 			x = &wk.tail[0]
