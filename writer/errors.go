@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 )
 
 // Errors that callers decide on.
@@ -29,6 +30,9 @@ type SpaceError struct {
 func (e *SpaceError) Error() string {
 	return fmt.Sprintf("write %s: needs %s, %s free", e.Path, FormatSize(e.Need), FormatSize(e.Free))
 }
+
+// Unwrap returns syscall.ENOSPC, whichever way the lack was found.
+func (e *SpaceError) Unwrap() error { return syscall.ENOSPC }
 
 // BudgetError reports a tensor whose smallest piece is larger than the memory budget.
 type BudgetError struct {

@@ -153,7 +153,8 @@ func (t *target) reserve(size int64) error {
 // abandon removes the temporary file and returns cause, to which it adds what
 // went wrong meanwhile.
 func (t *target) abandon(cause error) error {
-	if errors.Is(cause, syscall.ENOSPC) {
+	var space *SpaceError
+	if errors.Is(cause, syscall.ENOSPC) && !errors.As(cause, &space) {
 		cause = fmt.Errorf("no space left on the disk of %s: %w", t.path, cause)
 	}
 	var closed, removed error
