@@ -87,13 +87,7 @@ func (g *isa) nearby(name string, dim, bits int, x, waux reg.GPVirtual, values O
 	VMINPS(other, least, least)
 	all := g.vec()
 	VBROADCASTSS(least, all)
-	same := g.cmp(eq, best, all)
-	mask, lane := GP32(), GP32()
-	if g.wide() {
-		KMOVW(same.r, mask)
-	} else {
-		VMOVMSKPS(same.r, mask)
-	}
+	mask, lane := g.cmp(eq, best, all).bits(), GP32()
 	// Within one chunk lanes are in order; of more, the least position is wanted.
 	pos = GP64()
 	TZCNTL(mask, pos.As32())

@@ -201,12 +201,7 @@ func (g *isa) choose(planes int, deposit uint64) {
 		qx := g.load(Mem{Base: sums, Index: slot, Scale: 4, Disp: 4 * iq1Slots * i})
 		q2 := g.load(Mem{Base: sums, Index: slot, Scale: 4, Disp: 4 * iq1Slots * (planes + i)})
 		hit := g.cmp(gt, g.mul(qx, qx), g.mul(best, q2)).and(g.cmp(gt, q2, g.zero()))
-		bits := GP64()
-		if g.wide() {
-			KMOVW(hit.r, bits.As32())
-		} else {
-			VMOVMSKPS(hit.r, bits.As32())
-		}
+		bits := hit.bits().As64()
 		PDEPQ(patterns[i], bits, bits)
 		if i == 0 {
 			MOVQ(bits, found)

@@ -233,13 +233,23 @@ func (m mask) andNot(o mask) mask {
 	return mask{m.g, m.g.andNot(o.r, m.r)}
 }
 
+// bits returns a bit for each lane.
+func (m mask) bits() reg.GPVirtual {
+	bits := GP32()
+	if m.g.wide() {
+		KMOVW(m.r, bits)
+	} else {
+		VMOVMSKPS(m.r, bits)
+	}
+	return bits
+}
+
 // jumpIfNone goes to label when no lane is set.
 func (m mask) jumpIfNone(label string) {
 	if m.g.wide() {
 		KORTESTW(m.r, m.r)
 	} else {
-		bits := GP32()
-		VMOVMSKPS(m.r, bits)
+		bits := m.bits()
 		TESTL(bits, bits)
 	}
 	JZ(LabelRef(label))

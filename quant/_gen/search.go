@@ -341,6 +341,8 @@ func (g *isa) q3() {
 		sl2 := g.sub(suml2, g.mul(g.mul(w, old), old))
 		l := round.float(g.div(g.mul(v, sl2), slx))
 		can = can.and(g.cmp(ne, l, old))
+		// Late sweeps move few levels: past here nothing waits for the sums then.
+		can.jumpIfNone("same")
 		add2(g.mul(wx, l), slx)
 		add2(g.mul(g.mul(w, l), l), sl2)
 		can = can.and(g.cmp(gt, sl2, g.zero()))

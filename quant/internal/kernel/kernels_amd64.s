@@ -1591,6 +1591,9 @@ move:
 	VSUBPS    v4b400000<>+0(SB), Y0, Y0
 	VCMPPS    $0x04, Y4, Y0, Y10
 	VPAND     Y10, Y8, Y8
+	VMOVMSKPS Y8, R11
+	TESTL     R11, R11
+	JZ        same
 	VMULPS    Y0, Y6, Y6
 	VADDPS    Y6, Y7, Y7
 	VMULPS    Y0, Y5, Y5
@@ -9401,6 +9404,8 @@ move:
 	VSUBPS       Z3, Z0, Z0
 	VCMPPS       $0x04, Z8, Z0, K3
 	KANDW        K2, K3, K2
+	KORTESTW     K2, K2
+	JZ           same
 	VMULPS       Z0, Z10, Z10
 	VADDPS       Z10, Z11, Z11
 	VMULPS       Z0, Z9, Z9
