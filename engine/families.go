@@ -8,6 +8,8 @@ import (
 
 	"github.com/sdtool/sdtool/engine/graph"
 	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/native"
+	"github.com/sdtool/sdtool/native/lanesum"
 	"github.com/sdtool/sdtool/tensor"
 )
 
@@ -51,6 +53,11 @@ func (c *checkpoint) shape(name string) []int64 {
 		return nil
 	}
 	return t.Shape
+}
+
+// exact reports whether products are to be exact; see Options.Fast.
+func (c *checkpoint) exact() bool {
+	return !c.options.Fast && c.device.Info().Kind == native.CPU && lanesum.Accelerated()
 }
 
 func (c *checkpoint) has(name string) bool { _, ok := c.byName[name]; return ok }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +21,7 @@ import (
 	"github.com/sdtool/sdtool/engine/rng"
 	"github.com/sdtool/sdtool/engine/sample"
 	"github.com/sdtool/sdtool/imatrix"
+	"github.com/sdtool/sdtool/native/lanesum"
 	"github.com/sdtool/sdtool/native/nativetest"
 	"github.com/sdtool/sdtool/tensor"
 	"github.com/sdtool/sdtool/testdata/synth"
@@ -140,8 +140,10 @@ func readGolden(t *testing.T, name string) imatrix.Set {
 	return set
 }
 
-// compareSets asks for the same names and calls, and for columns that agree
-// within the noise of sums in f16.
+// compareSets asks for the same names and calls, for a cosine of at least
+// 0.99999 in each entry, and for columns within 1 % (or 1e-6 of the mean), of
+// which a few of the smallest may be off by more. Without the kernels for exact
+// sums both are asked within the noise of the reference's sums in f16.
 func compareSets(t *testing.T, want, got imatrix.Set) {
 	t.Helper()
 	names := func(s imatrix.Set) map[string]*imatrix.Entry {
@@ -155,30 +157,32 @@ func compareSets(t *testing.T, want, got imatrix.Set) {
 	}
 	a, b := names(want), names(got)
 	require.Len(t, b, len(a))
-	worst := 1.0
-	close := 0
+	worst, columns, beyond := 1.0, 0, 0
 	for name, x := range a {
 		y := b[name]
 		require.NotNil(t, y, name)
 		assert.Equal(t, x.Calls, y.Calls, name)
 		u, v := x.Means(0), y.Means(0)
 		require.Len(t, v, len(u), name)
-		var uv, uu, vv float64
-		off := make([]float64, len(u))
+		var uv, uu, vv, sum float64
 		for i := range u {
 			p, q := float64(u[i]), float64(v[i])
-			uv, uu, vv = uv+p*q, uu+p*p, vv+q*q
-			off[i] = math.Abs(q/p - 1)
+			uv, uu, vv, sum = uv+p*q, uu+p*p, vv+q*q, sum+p
 		}
-		cosine := uv / math.Sqrt(uu*vv)
-		worst = min(worst, cosine)
-		if cosine >= 0.99999 {
-			close++
+		for i := range u {
+			if d := math.Abs(float64(u[i]) - float64(v[i])); d > 0.01*float64(u[i]) && d > 1e-6*sum/float64(len(u)) {
+				beyond++
+			}
 		}
-		slices.Sort(off)
-		assert.Less(t, off[len(off)/2], 0.012, "median column of %s", name)
+		columns += len(u)
+		worst = min(worst, uv/math.Sqrt(uu*vv))
 	}
-	t.Logf("cosine: worst %.6f, %d of %d at least 0.99999", worst, close, len(a))
+	t.Logf("cosine: worst %.7f; columns off by more than 1 %%: %d of %d", worst, beyond, columns)
+	if lanesum.Accelerated() {
+		assert.Greater(t, worst, 0.99999)
+		assert.Less(t, beyond, columns/100)
+		return
+	}
 	assert.Greater(t, worst, 0.9999)
-	assert.Greater(t, close, len(a)*9/10)
+	assert.Less(t, beyond, columns/20)
 }

@@ -16,6 +16,12 @@ type Options struct {
 	Device         string // ggml's name of the device; "" is the CPU
 	Threads        int    // at most 0 means one
 	FlashAttention bool   // fused attention: less memory, slightly other numbers
+	// Fast leaves matrix products to ggml's own kernels, whose sums differ from CPU
+	// to CPU. Otherwise products by f16 and f32 weights are added up in the order of
+	// native/lanesum where the machine has kernels for that (AVX-512) and the device
+	// is a CPU: several times slower, but bit for bit what stable-diffusion.cpp's
+	// reference computes. Decoding is always left to ggml.
+	Fast bool
 	// NoPictures leaves the decoder out: latents are computed, pictures are not.
 	NoPictures bool
 	// SeparateVAE tells that the decoder was given by the user in a file of its

@@ -56,7 +56,7 @@ func (s *stableDiffusion) sdxl() bool { return s.unet.Vector > 0 }
 func openStableDiffusion(c *checkpoint) (network, error) {
 	s := &stableDiffusion{
 		device: c.device, weights: c.weights, prediction: c.options.Prediction,
-		options: graph.Options{FlashAttention: c.options.FlashAttention}, towersFor: make(map[int][]*clip.Tower),
+		options: graph.Options{FlashAttention: c.options.FlashAttention, Exact: c.exact()}, towersFor: make(map[int][]*clip.Tower),
 	}
 	var err error
 	if s.unet, err = unet.Detect(c.shape, c.names); err != nil {
@@ -173,7 +173,7 @@ func (s *stableDiffusion) askForWeights(pictures bool) error {
 	if !pictures {
 		return nil
 	}
-	dec, err := vae.Compile(s.device, s.weights, s.vae, s.options, side, side)
+	dec, err := vae.Compile(s.device, s.weights, s.vae, s.decoding(), side, side)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *stableDiffusion) finalNorm() bool { return !s.sdxl() }
 func (s *stableDiffusion) compileTowers(skip int) ([]*clip.Tower, error) {
 	var out []*clip.Tower
 	for _, c := range s.towers {
-		t, err := clip.Compile(s.device, s.weights, c, clip.Skip{Layers: skip, FinalNorm: s.finalNorm()})
+		t, err := clip.Compile(s.device, s.weights, c, s.options, clip.Skip{Layers: skip, FinalNorm: s.finalNorm()})
 		if err != nil {
 			closeTowers(out)
 			return nil, err
@@ -277,13 +277,21 @@ func (s *stableDiffusion) decode(ctx context.Context, x []float32, size latentSi
 			s.decoder.Close()
 			s.decoder = nil
 		}
-		d, err := vae.Compile(s.device, s.weights, s.vae, s.options, size.height, size.width)
+		d, err := vae.Compile(s.device, s.weights, s.vae, s.decoding(), size.height, size.width)
 		if err != nil {
 			return nil, err
 		}
 		s.decoder, s.decSize = d, want
 	}
 	return s.decoder.Decode(ctx, x)
+}
+
+// decoding: nothing is fed back from a picture, so that the order of its sums
+// shows in the last bit of a few pixels only.
+func (s *stableDiffusion) decoding() graph.Options {
+	o := s.options
+	o.Exact = false
+	return o
 }
 
 // encode runs the text towers on each chunk of the prompt.

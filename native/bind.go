@@ -15,6 +15,7 @@ type functions struct {
 	typeFuncs
 	contextFuncs
 	opFuncs
+	customFuncs
 	graphFuncs
 	backendFuncs
 }
@@ -77,12 +78,12 @@ type prototype struct {
 func parsePrototype(c string) (prototype, error) {
 	head, rest, ok := strings.Cut(c, "(")
 	if !ok || !strings.HasSuffix(rest, ")") {
-		return prototype{}, fmt.Errorf("C prototype %q is not of the form result name(params)", c)
+		return prototype{}, fmt.Errorf("prototype %q is not of the form result name(params)", c)
 	}
 	head = strings.TrimSpace(head)
 	cut := strings.LastIndexAny(head, " *")
 	if cut < 0 {
-		return prototype{}, fmt.Errorf("C prototype %q has no result type", c)
+		return prototype{}, fmt.Errorf("prototype %q has no result type", c)
 	}
 	p := prototype{name: head[cut+1:], result: strings.TrimSpace(head[:cut+1])}
 	list := strings.TrimSpace(strings.TrimSuffix(rest, ")"))

@@ -5,13 +5,12 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
 
 // callbacks are the C entry points into Go, made once per process.
-type callbacks struct{ eval, log, abort uintptr }
+type callbacks struct{ eval, log, abort, exactProduct uintptr }
 
 var (
 	entries = sync.OnceValue(func() callbacks {
@@ -19,6 +18,8 @@ var (
 			eval:  purego.NewCallback(onEval),
 			log:   purego.NewCallback(onLog),
 			abort: purego.NewCallback(onAbort),
+
+			exactProduct: purego.NewCallback(onExactProduct),
 		}
 	})
 	observers  sync.Map // user data of a scheduler's eval callback -> *Scheduler
@@ -102,5 +103,3 @@ func recovered(err *error) {
 		*err = fmt.Errorf("observing a tensor: %v", r)
 	}
 }
-
-var _ = unsafe.Pointer(nil)

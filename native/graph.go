@@ -15,7 +15,6 @@ type graphFuncs struct {
 	newGraph      func(ctx *cContext, size uintptr, grads bool) *cGraph                                             `c:"struct ggml_cgraph * ggml_new_graph_custom(struct ggml_context * ctx, size_t size, bool grads)"`
 	expand        func(g *cGraph, t *cTensor)                                                                       `c:"void ggml_build_forward_expand(struct ggml_cgraph * cgraph, struct ggml_tensor * tensor)"`
 	graphNodes    func(g *cGraph) int32                                                                             `c:"int ggml_graph_n_nodes(struct ggml_cgraph * cgraph)"`
-	graphNode     func(g *cGraph, i int32) *cTensor                                                                 `c:"struct ggml_tensor * ggml_graph_node(struct ggml_cgraph * cgraph, int i)"`
 	opDesc        func(t *cTensor) string                                                                           `c:"const char * ggml_op_desc(const struct ggml_tensor * t)"`
 	statusText    func(status int32) string                                                                         `c:"const char * ggml_status_to_string(enum ggml_status status)"`
 	schedNew      func(backends **cBackend, bufts **cBufferType, n int32, size uintptr, parallel, off bool) *cSched `c:"ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t * backends, ggml_backend_buffer_type_t * bufts, int n_backends, size_t graph_size, bool parallel, bool op_offload)"`
@@ -68,9 +67,10 @@ func (g *Graph) Nodes() int { return int(g.ctx.lib.c.graphNodes(g.c)) }
 // Op returns what makes a tensor in ggml's words, such as "MUL_MAT".
 func (l *Library) Op(t Tensor) string { return l.c.opDesc(t.c) }
 
-// IsMulMat reports whether t is a matrix product; IsMulMatID one by matrices
-// chosen per row.
-func (l *Library) IsMulMat(t Tensor) bool { return t.c != nil && t.c.op == l.opMulMat }
+// IsMulMat reports whether t is a matrix product, exact or ggml's own.
+func (l *Library) IsMulMat(t Tensor) bool {
+	return t.c != nil && (t.c.op == l.opMulMat || t.c.op != 0 && t.c.op == l.opCustom.Load())
+}
 
 // IsMulMatID reports whether t is a product by matrices that its third operand chooses.
 func (l *Library) IsMulMatID(t Tensor) bool { return t.c != nil && t.c.op == l.opMulMatID }

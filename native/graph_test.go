@@ -102,6 +102,31 @@ func TestMulMatAgainstGo(t *testing.T) {
 	}
 }
 
+// Sums in f16 are close to those in f32, whichever side is larger.
+func TestExactProduct(t *testing.T) {
+	for _, n := range []int64{3, 40} {
+		b := newBench(t)
+		const k, m = 300, 20
+		a, x := b.input(tensor.F16, k, m), b.input(tensor.F32, k, n, 2)
+		half, full := b.ctx.MulMatExact(a, x, 3), b.ctx.MulMat(a, x)
+		diff := b.ctx.Sub(half, full)
+		av, xv := make([]byte, 2*k*m), wave(int(k*n*2))
+		_, err := b.lib.QuantizeChunk(tensor.F16, wave(k*m), av, m, k, nil)
+		require.NoError(t, err)
+		assert.True(t, b.lib.IsMulMat(half))
+		assert.False(t, b.lib.IsMulMat(diff))
+		var worst float64
+		for _, d := range b.run(t, diff, func() {
+			require.NoError(t, b.lib.Set(a, av, 0))
+			require.NoError(t, b.lib.SetFloats(x, xv))
+		}) {
+			worst = max(worst, math.Abs(float64(d)))
+		}
+		assert.Less(t, worst, 1.0)
+		assert.Greater(t, worst, 1e-3, "f16 sums are not f32 sums")
+	}
+}
+
 func TestConvolutionFromIm2Col(t *testing.T) {
 	b := newBench(t)
 	kernel, x := b.input(tensor.F16, 3, 3, 2, 1), b.input(tensor.F32, 4, 4, 2, 1)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -28,6 +29,7 @@ type Library struct {
 
 	loadBackends         sync.Once
 	opMulMat, opMulMatID int32 // enum ggml_op, which differs between versions
+	opCustom             atomic.Int32
 }
 
 type typeRow struct {

@@ -75,6 +75,7 @@ type modelFlags struct {
 	threads    int
 	flash      bool
 	flashModel bool
+	fast       bool
 	prediction string
 }
 
@@ -94,11 +95,12 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.IntVarP(&f.threads, "threads", "t", 0, "threads that compute (default: physical cores)")
 	fs.BoolVar(&f.flash, "fa", false, "fused attention: less memory, slightly other pictures")
 	fs.BoolVar(&f.flashModel, "diffusion-fa", false, "the same as --fa")
+	fs.BoolVar(&f.fast, "fast", false, "use ggml's own matrix kernels: several times faster, but numbers differ from stable-diffusion.cpp's in the fourth digit")
 }
 
 // load opens and loads the model. The files are closed when it returns.
 func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress string) (*engine.Model, *native.Library, error) {
-	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, NoPictures: noPictures}
+	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures}
 	if o.Threads < 1 {
 		o.Threads = writer.DefaultThreads()
 	}

@@ -61,13 +61,13 @@ type Skip struct {
 
 // Compile builds the tower's graphs. It fails if more layers are to be skipped
 // than there are.
-func Compile(d *graph.Device, w *graph.Weights, c Config, s Skip) (*Tower, error) {
+func Compile(d *graph.Device, w *graph.Weights, c Config, o graph.Options, s Skip) (*Tower, error) {
 	if s.Layers < 1 || s.Layers > c.Layers {
 		return nil, fmt.Errorf("clip skip %d: the text encoder has %d layers", s.Layers, c.Layers)
 	}
 	t := &Tower{Config: c}
 	var err error
-	t.hidden, err = d.Compile("text encoder "+c.Prefix, w, graph.Options{}, func(b graph.Builder) graph.Tensor {
+	t.hidden, err = d.Compile("text encoder "+c.Prefix, w, o, func(b graph.Builder) graph.Tensor {
 		b = b.In(c.Prefix)
 		x := c.stack(b, b.Input(tensor.I32, c.Tokens), b.Input(tensor.F32, c.Tokens, c.Tokens), c.Layers+1-s.Layers)
 		if s.FinalNorm {
@@ -78,7 +78,7 @@ func Compile(d *graph.Device, w *graph.Weights, c Config, s Skip) (*Tower, error
 	if err != nil || c.Pooled == 0 {
 		return t, err
 	}
-	t.pooled, err = d.Compile("pooled text encoder "+c.Prefix, w, graph.Options{}, func(b graph.Builder) graph.Tensor {
+	t.pooled, err = d.Compile("pooled text encoder "+c.Prefix, w, o, func(b graph.Builder) graph.Tensor {
 		b = b.In(c.Prefix)
 		ids, mask, end := b.Input(tensor.I32, c.Tokens), b.Input(tensor.F32, c.Tokens, c.Tokens), b.Input(tensor.I32, 1)
 		x := nn.LayerNorm(b.In("final_layer_norm"), c.stack(b, ids, mask, c.Layers), eps)

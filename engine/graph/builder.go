@@ -57,6 +57,7 @@ type build struct {
 // Options change how layers are built.
 type Options struct {
 	FlashAttention bool // one fused op per attention: less memory, f16 keys and values
+	Exact          bool // add up f16 and f32 products in a fixed order: see native/lanesum
 }
 
 // Builder makes ops within a scope, the dotted path of a module in the checkpoint.
@@ -186,12 +187,28 @@ func (b Builder) SoftMax(x, mask Tensor, scale float32) Tensor {
 
 // MatMul returns x·wᵀ for rows x [.., n, k] and w [.., m, k]: [.., n, m].
 func (b Builder) MatMul(x, w Tensor) Tensor {
-	return b.op(max(x.rank, w.rank), func(c *native.Context) native.Tensor { return c.MulMat(w.t, x.t) })
+	return b.op(max(x.rank, w.rank), func(c *native.Context) native.Tensor {
+		if b.exact(x, w) {
+			return c.MulMatExact(w.t, x.t, b.weights.device.threads)
+		}
+		return c.MulMat(w.t, x.t)
+	})
 }
 
 // MatMulF32 is MatMul with sums kept in f32 on every backend.
 func (b Builder) MatMulF32(x, w Tensor) Tensor {
-	return b.op(max(x.rank, w.rank), func(c *native.Context) native.Tensor { return c.MulMatF32(w.t, x.t) })
+	return b.op(max(x.rank, w.rank), func(c *native.Context) native.Tensor {
+		if b.exact(x, w) {
+			return c.MulMatExact(w.t, x.t, b.weights.device.threads)
+		}
+		return c.MulMatF32(w.t, x.t)
+	})
+}
+
+// exact reports whether a product is to be added up in the order of package lanesum.
+func (b Builder) exact(x, w Tensor) bool {
+	return b.options.Exact && !x.IsZero() && !w.IsZero() &&
+		(w.DType() == tensor.F16 || w.DType() == tensor.F32 && x.DType() == tensor.F32)
 }
 
 // FlashAttention returns softmax(q·kᵀ·scale + mask)·v, q [n, heads, nq, d], k

@@ -18,12 +18,14 @@ type Device struct {
 	backends []*native.Backend
 	sched    *native.Scheduler
 	observer native.Observer
+	threads  int
+	running  int // threads that ggml was last told to use
 }
 
 // OpenDevice sets up the device with ggml's name for it ("CUDA0", "Vulkan0"),
 // "" being the CPU, to compute with the given number of threads.
 func OpenDevice(lib *native.Library, name string, threads int) (*Device, error) {
-	d := &Device{Lib: lib}
+	d := &Device{Lib: lib, threads: max(threads, 1)}
 	var err error
 	if d.main, err = lib.NewBackend(name); err != nil {
 		return nil, err
@@ -37,14 +39,23 @@ func OpenDevice(lib *native.Library, name string, threads int) (*Device, error) 
 		}
 		d.backends = append(d.backends, cpu)
 	}
-	for _, b := range d.backends {
-		b.SetThreads(threads)
-	}
+	d.useThreads(d.threads)
 	if d.sched, err = lib.NewScheduler(maxNodes, d.backends...); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// useThreads sets how many of its threads ggml uses.
+func (d *Device) useThreads(n int) {
+	if n == d.running {
+		return
+	}
+	for _, b := range d.backends {
+		b.SetThreads(n)
+	}
+	d.running = n
 }
 
 // Close frees the device. Programs and weights on it must be closed before.

@@ -110,6 +110,11 @@ func (p *Program) compute(inputs []Value) ([]float32, error) {
 			return nil, err
 		}
 	}
+	if p.options.Exact {
+		d.useThreads(1) // its products have workers of their own, and are nearly all of the work
+	} else {
+		d.useThreads(d.threads)
+	}
 	if err := d.sched.Alloc(p.graph); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
