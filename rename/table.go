@@ -322,9 +322,11 @@ func (x ruleIndex) match(name string) (target, bool) {
 		if r, ok := x[name]; ok {
 			return r.target(number, ""), true
 		}
-		if cut := strings.LastIndexByte(name, '.'); cut > 0 {
-			if r, ok := x[name[:cut+1]+anyKind]; ok {
-				return r.target(number, name[cut+1:]), true
+		for cut := strings.LastIndexByte(name, '.'); cut > 0; cut = strings.LastIndexByte(name[:cut], '.') {
+			tail := name[cut+1:]
+			r, ok := x[name[:cut+1]+anyKind]
+			if ok && (strings.HasSuffix(r.from, anyTail) || !strings.Contains(tail, ".")) {
+				return r.target(number, tail), true
 			}
 		}
 		return target{}, false

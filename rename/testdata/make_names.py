@@ -1,0 +1,75 @@
+"""Write names.txt.gz: the tensor names and shapes of whole models, as diffusers and
+transformers build them (facts; no weights are made: everything is on the meta device).
+
+Each model is a line "# MODEL" and then a line "NAME d0,d1,..." for each tensor.
+Made with diffusers 0.42 and transformers 5:  python make_names.py
+"""
+import gzip
+import pathlib
+
+import diffusers as D
+import torch
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, T5Config, T5EncoderModel
+
+out = []
+
+
+def put(name, make):
+    try:
+        with torch.device("meta"):
+            model = make()
+    except Exception as e:  # a class that this version lacks is said, not hidden
+        print("left out", name, repr(e)[:150])
+        return
+    sd = model.state_dict()
+    # transformers 5 leaves out the level that every published file has.
+    if name.startswith(("sd1/text_encoder", "sdxl/text_encoder")):
+        sd = {k if k.startswith(("text_model.", "text_projection.")) else "text_model." + k: v for k, v in sd.items()}
+    out.append(f"# {name}")
+    out.extend(f"{k} {','.join(map(str, v.shape))}" for k, v in sd.items())
+    print(name, len(sd))
+
+
+def unet(**kw):
+    return lambda: D.UNet2DConditionModel(sample_size=64, **kw)
+
+
+put("sd1/unet", unet(cross_attention_dim=768, attention_head_dim=8))
+put("sd2/unet", unet(cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True))
+put("sdxl/unet", unet(cross_attention_dim=2048, attention_head_dim=[5, 10, 20], use_linear_projection=True,
+    block_out_channels=(320, 640, 1280), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=[1, 2, 10],
+    addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816))
+put("sdxl-refiner/unet", unet(cross_attention_dim=1280, attention_head_dim=[6, 12, 24, 24], use_linear_projection=True,
+    block_out_channels=(384, 768, 1536, 1536), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=4,
+    addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=2560))
+kl = dict(block_out_channels=(128, 256, 512, 512), down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4, layers_per_block=2)
+put("sd1/vae", lambda: D.AutoencoderKL(latent_channels=4, **kl))
+put("flux/vae", lambda: D.AutoencoderKL(latent_channels=16, use_quant_conv=False, use_post_quant_conv=False, **kl))
+put("wan2/vae", lambda: D.AutoencoderKLWan())
+put("qwen-image/vae", lambda: D.AutoencoderKLQwenImage())
+clip = dict(vocab_size=49408, hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
+put("sd1/text_encoder", lambda: CLIPTextModel(CLIPTextConfig(**clip)))
+put("sdxl/text_encoder_2", lambda: CLIPTextModelWithProjection(CLIPTextConfig(vocab_size=49408, hidden_size=1280, intermediate_size=5120,
+    num_hidden_layers=32, num_attention_heads=20, projection_dim=1280)))
+put("flux/text_encoder_2", lambda: T5EncoderModel(T5Config(vocab_size=32128, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64,
+    feed_forward_proj="gated-gelu", tie_word_embeddings=False)))
+put("flux/transformer", lambda: D.FluxTransformer2DModel(guidance_embeds=True))
+put("flux-fill/transformer", lambda: D.FluxTransformer2DModel(in_channels=384, out_channels=64, guidance_embeds=True))
+put("flux2/transformer", lambda: D.Flux2Transformer2DModel())
+put("sd3/transformer", lambda: D.SD3Transformer2DModel(num_layers=38, num_attention_heads=38, caption_projection_dim=2432, pos_embed_max_size=192,
+    qk_norm="rms_norm", sample_size=128, pooled_projection_dim=2048, joint_attention_dim=4096))
+put("sd3/medium", lambda: D.SD3Transformer2DModel(num_layers=24, num_attention_heads=24, caption_projection_dim=1536, pos_embed_max_size=384,
+    qk_norm="rms_norm", sample_size=128, pooled_projection_dim=2048, joint_attention_dim=4096, dual_attention_layers=tuple(range(13))))
+put("chroma/transformer", lambda: D.ChromaTransformer2DModel())
+put("qwen-image/transformer", lambda: D.QwenImageTransformer2DModel())
+put("wan2/transformer", lambda: D.WanTransformer3DModel())
+put("wan2/i2v", lambda: D.WanTransformer3DModel(in_channels=36, image_dim=1280, added_kv_proj_dim=5120))
+put("z-image/transformer", lambda: D.ZImageTransformer2DModel())
+put("lumina2/transformer", lambda: D.Lumina2Transformer2DModel())
+put("ltxv/transformer", lambda: D.LTXVideoTransformer3DModel())
+
+path = pathlib.Path(__file__).parent / "names.txt.gz"
+path.write_bytes(gzip.compress("\n".join(out).encode() + b"\n", 9, mtime=0))
+print(path.stat().st_size)
