@@ -25,7 +25,7 @@ type Policy struct {
 type Subject struct {
 	Name    string       // final
 	Stored  tensor.DType // type in the input
-	Own     tensor.DType // type it has in the output if nothing else is wanted
+	Own     tensor.DType // type it has in the output if nothing else is wanted; Invalid if the output cannot hold it
 	Shape   []int64
 	Scaled  bool // stored as small numbers with scales, which have been multiplied in
 	Opaque  bool // scaled, and to be passed on as it is
@@ -157,7 +157,8 @@ func (p *Policy) refuse(s Subject, d *Decision) (Reason, string) {
 	case err == nil && elements == 0:
 		return ReasonEmpty, ""
 	}
-	named := d.Rule != nil && !p.Compat
+	// What cannot stay as it is takes the wanted type, whatever its name.
+	named := d.Rule != nil && !p.Compat || s.Own == tensor.Invalid
 	if named || !p.Compat && d.Wanted == s.Own {
 		return ReasonNone, ""
 	}

@@ -174,6 +174,17 @@ func TestFault034Metadata(t *testing.T) {
 	require.NotContains(t, string(text), "__metadata__")
 }
 
+// Tensors that usually keep their type cannot where the output has no such type.
+func TestQuantizedToSafetensors(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("token_embedding.weight", 4, 32), rampTensor("a.weight", 4, 32), rampTensor("a.bias", 32))
+	g, out := filepath.Join(dir, "a.gguf"), filepath.Join(dir, "out.safetensors")
+	ok(t, "convert", "-m", in, "-o", g, "--tensor-type-rules", "weight=q8_0")
+	fails(t, exitFailed, "choose a type with --type", "convert", "-m", g, "-o", out)
+	ok(t, "convert", "-m", g, "-o", out, "--type", "f16")
+	require.Equal(t, map[string]string{"token_embedding.weight": "f16", "a.weight": "f16", "a.bias": "f32"}, types(t, out))
+}
+
 func TestFault035Dims(t *testing.T) {
 	got := contents(t, convertOne(t, "out.gguf", []string{"--type", "q8_0"}, zeros("a.weight", tensor.F16, 4, 64)))["a.weight"]
 	require.Equal(t, []int64{4, 64}, got.Shape)
