@@ -117,7 +117,7 @@ func TestReducedModelsAgainstTorch(t *testing.T) {
 			ctx := context.Background()
 			want := readReduced(t, c.name)
 			eps := sample.Eps
-			m, err := Load(ctx, lib, want.model(t, c.family), Options{Threads: 1, SeparateVAE: true, Prediction: &eps})
+			m, err := Load(ctx, lib, want.model(t, c.family), Options{Threads: 1, Prediction: &eps})
 			require.NoError(t, err)
 			defer m.Close()
 			assert.Equal(t, c.title, m.Traits().Name)

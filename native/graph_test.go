@@ -231,8 +231,11 @@ func TestOpsRefuse(t *testing.T) {
 			return c.MulMatID(f32(c, 4, 4, 2), f32(c, 4, 1, 3), c.New(tensor.I32, 2, 2))
 		}, "do not go together"},
 		"too many axes": {func(c *native.Context) native.Tensor { return f32(c, 1, 1, 1, 1, 1) }, "5 axes"},
-		"blocks":        {func(c *native.Context) native.Tensor { return c.New(tensor.Q4_K, 100) }, "blocks of 256"},
-		"overflow":      {func(c *native.Context) native.Tensor { return f32(c, 1<<40, 1<<40) }, "overflows"},
+		"scale": {func(c *native.Context) native.Tensor {
+			return c.Scale(c.Permute(f32(c, 4, 3, 1, 5), 0, 1, 3, 2), 2)
+		}, "reshape it first"},
+		"blocks":   {func(c *native.Context) native.Tensor { return c.New(tensor.Q4_K, 100) }, "blocks of 256"},
+		"overflow": {func(c *native.Context) native.Tensor { return f32(c, 1<<40, 1<<40) }, "overflows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, err := lib.NewContext(8)

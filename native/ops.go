@@ -162,6 +162,10 @@ func (c *Context) Scale(a Tensor, s float32) Tensor {
 	if !c.contiguous("scale", a) {
 		return Tensor{}
 	}
+	// ggml_scale looks at the strides of axes of length one too.
+	if nb, ne := a.c.nb, a.c.ne; nb[2] != nb[1]*uintptr(ne[1]) || nb[3] != nb[2]*uintptr(ne[2]) {
+		return c.fail("scale", "%s with strides %v: reshape it first", a, a.NB())
+	}
 	return Tensor{c.lib.c.scale(c.c, a.c, s)}
 }
 

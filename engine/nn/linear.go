@@ -67,7 +67,8 @@ func (l Conv2D) Apply(b graph.Builder, x graph.Tensor) graph.Tensor {
 	// channel by channel, which is the layout of an image.
 	y := b.MatMul(b.Reshape(w, out, depth), b.Reshape(patches, n*oh*ow, depth))
 	y = b.Reshape(y, out, n, oh, ow)
-	y = b.Cont(b.Permute(y, 1, 0, 2, 3))
+	// The reshape changes nothing but the strides of axes of length one.
+	y = b.Reshape(b.Cont(b.Permute(y, 1, 0, 2, 3)), n, out, oh, ow)
 	if l.InputScale != 0 && l.InputScale != 1 {
 		y = b.Scale(y, 1/l.InputScale)
 	}
