@@ -23,7 +23,7 @@ var presets = []Preset{
 	{Name: "sd3", Title: "Stable Diffusion 3 and 3.5: embedders, positions, modulation and output stay precise"},
 	{Name: "qwen-image", Title: "Qwen-Image: inputs, modulation and the first and last blocks stay precise"},
 	{Name: "wan", Title: "Wan 2.1 and 2.2: embeddings, modulation and the head stay precise"},
-	{Name: "ideogram4", Title: "Ideogram 4: embedders, modulation and output stay precise"},
+	{Name: "ideogram4", Title: "Ideogram 4: all but the layers' attention, feed-forward and modulation stays precise"},
 }
 
 // Presets lists every preset.

@@ -191,3 +191,48 @@ func TestRuleWins(t *testing.T) {
 	require.Equal(t, tensor.F32, p.Decide(subject("a.bias", 256)).Type)
 	require.Equal(t, tensor.Q8_0, p.Decide(subject("norm.weight", 256)).Type)
 }
+
+// Presets do what they say to the names of their models.
+func TestPresetsDecide(t *testing.T) {
+	tests := []struct {
+		preset, name string
+		want         tensor.DType // Invalid: kept as it is
+	}{
+		{"flux", "double_blocks.0.img_attn.qkv.weight", tensor.Q4_K},
+		{"flux", "double_blocks.0.img_mod.lin.weight", tensor.Q8_0},
+		{"flux", "single_blocks.0.modulation.lin.weight", tensor.Q8_0},
+		{"flux", "double_stream_modulation_img.lin.weight", tensor.Q8_0},
+		{"flux", "img_in.weight", tensor.Invalid},
+		{"sd3", "joint_blocks.0.x_block.adaLN_modulation.1.weight", tensor.Q8_0},
+		{"sd3", "joint_blocks.0.x_block.attn.qkv.weight", tensor.Q4_K},
+		{"sd3", "pos_embed", tensor.Invalid},
+		{"qwen-image", "transformer_blocks.5.attn.to_q.weight", tensor.Q4_K},
+		{"qwen-image", "transformer_blocks.0.attn.to_q.weight", tensor.Q8_0},
+		{"qwen-image", "transformer_blocks.5.img_mod.1.weight", tensor.Q8_0},
+		{"qwen-image", "txt_in.weight", tensor.Invalid},
+		{"wan", "blocks.3.self_attn.q.weight", tensor.Q4_K},
+		{"wan", "blocks.3.modulation", tensor.F32},
+		{"wan", "patch_embedding.weight", tensor.Invalid},
+		{"ideogram4", "layers.7.attention.qkv.weight", tensor.Q4_K},
+		{"ideogram4", "layers.7.adaln_modulation.weight", tensor.Q4_K},
+		{"ideogram4", "llm_cond_proj.weight", tensor.Invalid},
+		{"ideogram4", "final_layer.linear.weight", tensor.Invalid},
+		{"comfy", "layers.0.attention_norm1.weight", tensor.F32},
+		{"comfy", "cap_pad_token", tensor.F32},
+		{"comfy", "blocks.0.attn.qkv.weight", tensor.Q4_K},
+	}
+	for _, tt := range tests {
+		p, err := FindPreset(tt.preset)
+		require.NoError(t, err)
+		rules, err := p.Rules()
+		require.NoError(t, err)
+		if tt.want == tensor.Invalid {
+			tt.want = tensor.BF16
+		}
+		for _, prefix := range []string{"", diffusionPrefix} {
+			policy := Policy{Type: tensor.Q4_K, Rules: rules}
+			d := policy.Decide(Subject{Name: prefix + tt.name, Stored: tensor.BF16, Own: tensor.BF16, Shape: []int64{256, 256}, Numbers: true})
+			require.Equal(t, tt.want.String(), d.Type.String(), "%s: %s", tt.preset, prefix+tt.name)
+		}
+	}
+}
