@@ -244,9 +244,10 @@ func (g *isa) extreme(x, n reg.GPVirtual) (top, amax reg.VecVirtual) {
 	return top, amax
 }
 
-// qx is qxQuants of all lanes.
-func (g *isa) qx() {
-	g.begin("qx", "x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int",
+// qx is qxQuants of all lanes. finite says that all numbers are, so that levels need
+// no care beyond their bounds.
+func (g *isa) qx(name string, finite bool) {
+	g.begin(name, "x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int",
 		"fits a scale to n numbers. steps holds the bits of the rounder's bounds, then −nmax and the\n// numerators to try.")
 	x, w, n, levels := param("x"), param("w"), param("n"), param("levels")
 	scales, steps, nsteps := param("scales"), param("steps"), param("nsteps")
@@ -256,7 +257,7 @@ func (g *isa) qx() {
 	}
 	top, amax := g.extreme(x, n)
 	tiny := g.cmp(lt, amax, g.float(1e-15))
-	round := g.newRounder(g.broadcast(Mem{Base: steps}), g.broadcast(Mem{Base: steps, Disp: 4}), true)
+	round := g.newRounder(g.broadcast(Mem{Base: steps}), g.broadcast(Mem{Base: steps, Disp: 4}), finite)
 
 	iscale := g.div(g.broadcast(Mem{Base: steps, Disp: 8}), top)
 	sumlx, suml2 := g.zero(), g.zero()

@@ -96,6 +96,23 @@ var halfUE4M3 = func() (t [128]float32) {
 	return t
 }()
 
+// fp4Values are the 4-bit floats, doubled (ggml-common.h, kvalues_mxfp4).
+var fp4Values = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// farLevels compares all distances as ggml does: from numbers that are much larger
+// than any value they round to the same, and the first of equal ones is taken.
+func farLevels(levels []byte, x []float32, d float32) {
+	for i, v := range x {
+		best, at := abs(float32(fp4Values[0]*d)-v), byte(0)
+		for c, f := range fp4Values {
+			if e := abs(float32(f*d) - v); e < best {
+				best, at = e, byte(c)
+			}
+		}
+		levels[i] = at
+	}
+}
+
 // NVFP4 quantizes to nvfp4.
 func (s *Set) NVFP4(dst []byte, src []float32, rows, cols int, _ []float32) {
 	wk := works.Get().(*work)
@@ -106,11 +123,21 @@ func (s *Set) NVFP4(dst []byte, src []float32, rows, cols int, _ []float32) {
 		s.transpose(&wk.x[0], x, 4*16, 16)
 		s.extremes(&wk.fit[0], &wk.x[0], 16)
 		var codes [maxLanes]byte
+		var far [maxLanes]float32 // scales that are too small by far, as they end at 448
 		for k := range v {
 			codes[k] = toUE4M3(wk.fit[v+k] / 6)
-			wk.fit[k] = halfUE4M3[codes[k]]
+			d := halfUE4M3[codes[k]]
+			if wk.fit[v+k] > 4096*d {
+				far[k] = d
+			}
+			wk.fit[k] = d
 		}
 		s.fp4Levels(wk, 16)
+		for k, d := range far {
+			if d != 0 {
+				farLevels(wk.bytes[16*k:16*k+16], slice(x, 16*(k+1))[16*k:], d)
+			}
+		}
 		for k := range count {
 			out, sub := dst[36*((first+k)/4):], (first+k)%4
 			q := wk.bytes[16*k : 16*k+16]

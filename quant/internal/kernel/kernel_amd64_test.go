@@ -89,6 +89,12 @@ var inputs = []struct {
 	{"1e-8", func(rng *rand.Rand, _ int) float64 { return 1e-8 * rng.NormFloat64() }},
 	{"near f16 max", func(rng *rand.Rand, _ int) float64 { return 60000 * rng.NormFloat64() }},
 	{"f16 overflow", func(rng *rand.Rand, _ int) float64 { return 1e8 * rng.NormFloat64() }},
+	{"1e15", func(rng *rand.Rand, _ int) float64 { return 1e15 * rng.NormFloat64() }},
+	{"1e30", func(rng *rand.Rand, _ int) float64 { return 1e30 * rng.NormFloat64() }},
+	{"all sizes", func(rng *rand.Rand, _ int) float64 {
+		return rng.NormFloat64() * math.Pow(10, 76*rng.Float64()-38)
+	}},
+	{"constant 1e15", func(*rand.Rand, int) float64 { return 1e15 }},
 	{"mixed scales", func(rng *rand.Rand, i int) float64 { return rng.NormFloat64() * math.Pow(10, float64(i/32%9-4)) }},
 	{"mixed within", func(rng *rand.Rand, i int) float64 { return rng.NormFloat64() * math.Pow(10, float64(i%9-4)) }},
 }
@@ -103,6 +109,8 @@ var weightKinds = []struct {
 	{"imatrix", func(rng *rand.Rand) float64 { return 0.01 + 50*math.Pow(rng.Float64(), 4) }},
 	{"mostly zero", func(rng *rand.Rand) float64 { return float64(max(0, rng.IntN(8)-6)) }},
 	{"zero", func(*rand.Rand) float64 { return 0 }},
+	{"1e15", func(rng *rand.Rand) float64 { return 1e15 * rng.Float64() }},
+	{"1e-30", func(rng *rand.Rand) float64 { return 1e-30 * rng.Float64() }},
 }
 
 // ggml quantizes with the linked library.
@@ -130,7 +138,7 @@ func TestSameBytesAsGGML(t *testing.T) {
 							// Off any alignment, with canaries around.
 							src := make([]float32, rows*cols+1+shape)[1+shape%3:][:rows*cols]
 							for i := range src {
-								src[i] = float32(in.f(rng, i))
+								src[i] = float32(max(-math.MaxFloat32, min(in.f(rng, i), math.MaxFloat32)))
 							}
 							var w []float32
 							if kind.f != nil {

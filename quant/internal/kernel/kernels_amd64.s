@@ -1495,6 +1495,202 @@ levels:
 DATA c26901d7d<>+0(SB)/4, $0x26901d7d
 GLOBL c26901d7d<>(SB), RODATA|NOPTR, $4
 
+// func qxAnyAVX2(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
+// Requires: AVX, AVX2
+TEXT ·qxAnyAVX2(SB), NOSPLIT, $0-56
+	MOVQ  x+0(FP), AX
+	MOVQ  w+8(FP), CX
+	MOVQ  n+16(FP), DX
+	MOVQ  levels+24(FP), BX
+	MOVQ  scales+32(FP), SI
+	MOVQ  steps+40(FP), DI
+	MOVQ  nsteps+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	XORQ  R9, R9
+	MOVQ  DX, R10
+
+extreme:
+	VMOVUPS      (AX)(R9*1), Y2
+	VPAND        v7fffffff<>+0(SB), Y2, Y3
+	VCMPPS       $0x1e, Y1, Y3, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
+	VMAXPS       Y1, Y3, Y1
+	ADDQ         $0x00000020, R9
+	SUBQ         $0x00000001, R10
+	JG           extreme
+	VBROADCASTSS c26901d7d<>+0(SB), Y2
+	VCMPPS       $0x11, Y2, Y1, Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS 4(DI), Y3
+	VBROADCASTSS 8(DI), Y4
+	VDIVPS       Y0, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+first:
+	VMOVUPS   (AX)(R9*1), Y7
+	VMOVUPS   (CX)(R9*1), Y8
+	VMULPS    Y7, Y4, Y9
+	VADDPS    v4b400000<>+0(SB), Y9, Y9
+	VPAND     v007fffff<>+0(SB), Y9, Y9
+	VPOR      v4b000000<>+0(SB), Y9, Y9
+	VPMAXSD   Y2, Y9, Y9
+	VPMINSD   Y3, Y9, Y9
+	VSUBPS    v4b400000<>+0(SB), Y9, Y9
+	VMULPS    Y7, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y5, Y5
+	VMULPS    Y9, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   32(AX)(R9*1), Y7
+	VMOVUPS   32(CX)(R9*1), Y8
+	VMULPS    Y7, Y4, Y9
+	VADDPS    v4b400000<>+0(SB), Y9, Y9
+	VPAND     v007fffff<>+0(SB), Y9, Y9
+	VPOR      v4b000000<>+0(SB), Y9, Y9
+	VPMAXSD   Y2, Y9, Y9
+	VPMINSD   Y3, Y9, Y9
+	VSUBPS    v4b400000<>+0(SB), Y9, Y9
+	VMULPS    Y7, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y5, Y5
+	VMULPS    Y9, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   64(AX)(R9*1), Y7
+	VMOVUPS   64(CX)(R9*1), Y8
+	VMULPS    Y7, Y4, Y9
+	VADDPS    v4b400000<>+0(SB), Y9, Y9
+	VPAND     v007fffff<>+0(SB), Y9, Y9
+	VPOR      v4b000000<>+0(SB), Y9, Y9
+	VPMAXSD   Y2, Y9, Y9
+	VPMINSD   Y3, Y9, Y9
+	VSUBPS    v4b400000<>+0(SB), Y9, Y9
+	VMULPS    Y7, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y5, Y5
+	VMULPS    Y9, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	VMOVUPS   96(AX)(R9*1), Y7
+	VMOVUPS   96(CX)(R9*1), Y8
+	VMULPS    Y7, Y4, Y9
+	VADDPS    v4b400000<>+0(SB), Y9, Y9
+	VPAND     v007fffff<>+0(SB), Y9, Y9
+	VPOR      v4b000000<>+0(SB), Y9, Y9
+	VPMAXSD   Y2, Y9, Y9
+	VPMINSD   Y3, Y9, Y9
+	VSUBPS    v4b400000<>+0(SB), Y9, Y9
+	VMULPS    Y7, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y5, Y5
+	VMULPS    Y9, Y8, Y7
+	VMULPS    Y9, Y7, Y7
+	VADDPS    Y7, Y6, Y6
+	ADDQ      $0x00000080, R9
+	SUBQ      $0x00000004, R10
+	JG        first
+	VDIVPS    Y6, Y5, Y7
+	VPXOR     Y8, Y8, Y8
+	VCMPPS    $0x00, Y8, Y6, Y6
+	VPXOR     Y8, Y8, Y8
+	VBLENDVPS Y6, Y8, Y7, Y7
+	VMULPS    Y5, Y7, Y5
+
+steps:
+	VBROADCASTSS 12(DI), Y6
+	VDIVPS       Y0, Y6, Y6
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+sums:
+	VMOVUPS   (AX)(R9*1), Y10
+	VMOVUPS   (CX)(R9*1), Y11
+	VMULPS    Y10, Y11, Y12
+	VMULPS    Y10, Y6, Y10
+	VADDPS    v4b400000<>+0(SB), Y10, Y10
+	VPAND     v007fffff<>+0(SB), Y10, Y10
+	VPOR      v4b000000<>+0(SB), Y10, Y10
+	VPMAXSD   Y2, Y10, Y10
+	VPMINSD   Y3, Y10, Y10
+	VSUBPS    v4b400000<>+0(SB), Y10, Y10
+	VMULPS    Y10, Y12, Y12
+	VADDPS    Y12, Y8, Y8
+	VMULPS    Y10, Y11, Y11
+	VMULPS    Y10, Y11, Y10
+	VADDPS    Y10, Y9, Y9
+	VMOVUPS   32(AX)(R9*1), Y10
+	VMOVUPS   32(CX)(R9*1), Y11
+	VMULPS    Y10, Y11, Y12
+	VMULPS    Y10, Y6, Y10
+	VADDPS    v4b400000<>+0(SB), Y10, Y10
+	VPAND     v007fffff<>+0(SB), Y10, Y10
+	VPOR      v4b000000<>+0(SB), Y10, Y10
+	VPMAXSD   Y2, Y10, Y10
+	VPMINSD   Y3, Y10, Y10
+	VSUBPS    v4b400000<>+0(SB), Y10, Y10
+	VMULPS    Y10, Y12, Y12
+	VADDPS    Y12, Y8, Y8
+	VMULPS    Y10, Y11, Y11
+	VMULPS    Y10, Y11, Y10
+	VADDPS    Y10, Y9, Y9
+	ADDQ      $0x00000040, R9
+	SUBQ      $0x00000002, R10
+	JG        sums
+	VPXOR     Y10, Y10, Y10
+	VCMPPS    $0x1e, Y10, Y9, Y10
+	VMULPS    Y8, Y8, Y11
+	VMULPS    Y9, Y5, Y12
+	VCMPPS    $0x1e, Y12, Y11, Y11
+	VPAND     Y11, Y10, Y10
+	VDIVPS    Y9, Y8, Y9
+	VBLENDVPS Y10, Y9, Y7, Y7
+	VMULPS    Y8, Y9, Y8
+	VBLENDVPS Y10, Y8, Y5, Y5
+	VBLENDVPS Y10, Y6, Y4, Y4
+	ADDQ      $0x00000004, DI
+	SUBQ      $0x00000001, R8
+	JG        steps
+	VPXOR     Y0, Y0, Y0
+	VBLENDVPS Y1, Y0, Y7, Y7
+	VMOVUPS   Y7, (SI)
+	XORQ      CX, CX
+
+levels:
+	VMOVUPS   (AX)(CX*1), Y0
+	VMULPS    Y0, Y4, Y0
+	VADDPS    v4b400000<>+0(SB), Y0, Y0
+	VPAND     v007fffff<>+0(SB), Y0, Y0
+	VPOR      v4b000000<>+0(SB), Y0, Y0
+	VPMAXSD   Y2, Y0, Y0
+	VPMINSD   Y3, Y0, Y0
+	VPSUBD    Y2, Y0, Y0
+	VPXOR     Y5, Y5, Y5
+	VBLENDVPS Y1, Y5, Y0, Y0
+	VMOVUPS   Y0, (BX)(CX*1)
+	VMOVUPS   32(AX)(CX*1), Y0
+	VMULPS    Y0, Y4, Y0
+	VADDPS    v4b400000<>+0(SB), Y0, Y0
+	VPAND     v007fffff<>+0(SB), Y0, Y0
+	VPOR      v4b000000<>+0(SB), Y0, Y0
+	VPMAXSD   Y2, Y0, Y0
+	VPMINSD   Y3, Y0, Y0
+	VPSUBD    Y2, Y0, Y0
+	VPXOR     Y5, Y5, Y5
+	VBLENDVPS Y1, Y5, Y0, Y0
+	VMOVUPS   Y0, 32(BX)(CX*1)
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000002, DX
+	JG        levels
+	VZEROUPPER
+	RET
+
 // func q3AVX2(x *float32, n int, trial *float32, levels *int32, scales *float32)
 // Requires: AVX, AVX2
 TEXT ·q3AVX2(SB), NOSPLIT, $0-40
@@ -9298,6 +9494,272 @@ levels:
 	VPSUBD       Z1, Z0, Z0
 	VBROADCASTSS c00000000<>+0(SB), Z5
 	VMOVAPS      Z5, K1, Z0
+	VMOVUPS      Z0, 64(BX)(CX*1)
+	ADDQ         $0x00000080, CX
+	SUBQ         $0x00000002, DX
+	JG           levels
+	VZEROUPPER
+	RET
+
+// func qxAnyAVX512(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
+// Requires: AVX, AVX512F
+TEXT ·qxAnyAVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         levels+24(FP), BX
+	MOVQ         scales+32(FP), SI
+	MOVQ         steps+40(FP), DI
+	MOVQ         nsteps+48(FP), R8
+	VBROADCASTSS c00000000<>+0(SB), Z0
+	VBROADCASTSS c00000000<>+0(SB), Z1
+	VBROADCASTSS c7fffffff<>+0(SB), Z2
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+extreme:
+	VMOVUPS      (AX)(R9*1), Z3
+	VPANDD       Z2, Z3, Z4
+	VCMPPS       $0x1e, Z1, Z4, K1
+	VMOVAPS      Z3, K1, Z0
+	VMAXPS       Z1, Z4, Z1
+	ADDQ         $0x00000040, R9
+	SUBQ         $0x00000001, R10
+	JG           extreme
+	VBROADCASTSS c26901d7d<>+0(SB), Z2
+	VCMPPS       $0x11, Z2, Z1, K1
+	VBROADCASTSS (DI), Z1
+	VBROADCASTSS 4(DI), Z2
+	VBROADCASTSS c4b400000<>+0(SB), Z3
+	VBROADCASTSS c007fffff<>+0(SB), Z4
+	VBROADCASTSS c4b000000<>+0(SB), Z5
+	VBROADCASTSS 8(DI), Z6
+	VDIVPS       Z0, Z6, Z6
+	VBROADCASTSS c00000000<>+0(SB), Z7
+	VBROADCASTSS c00000000<>+0(SB), Z8
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+first:
+	VMOVUPS      (AX)(R9*1), Z9
+	VMOVUPS      (CX)(R9*1), Z10
+	VMULPS       Z9, Z6, Z11
+	VADDPS       Z3, Z11, Z11
+	VPTERNLOGD   $0xea, Z5, Z4, Z11
+	VPMAXSD      Z1, Z11, Z11
+	VPMINSD      Z2, Z11, Z11
+	VSUBPS       Z3, Z11, Z11
+	VMULPS       Z9, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z11, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      64(AX)(R9*1), Z9
+	VMOVUPS      64(CX)(R9*1), Z10
+	VMULPS       Z9, Z6, Z11
+	VADDPS       Z3, Z11, Z11
+	VPTERNLOGD   $0xea, Z5, Z4, Z11
+	VPMAXSD      Z1, Z11, Z11
+	VPMINSD      Z2, Z11, Z11
+	VSUBPS       Z3, Z11, Z11
+	VMULPS       Z9, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z11, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      128(AX)(R9*1), Z9
+	VMOVUPS      128(CX)(R9*1), Z10
+	VMULPS       Z9, Z6, Z11
+	VADDPS       Z3, Z11, Z11
+	VPTERNLOGD   $0xea, Z5, Z4, Z11
+	VPMAXSD      Z1, Z11, Z11
+	VPMINSD      Z2, Z11, Z11
+	VSUBPS       Z3, Z11, Z11
+	VMULPS       Z9, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z11, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      192(AX)(R9*1), Z9
+	VMOVUPS      192(CX)(R9*1), Z10
+	VMULPS       Z9, Z6, Z11
+	VADDPS       Z3, Z11, Z11
+	VPTERNLOGD   $0xea, Z5, Z4, Z11
+	VPMAXSD      Z1, Z11, Z11
+	VPMINSD      Z2, Z11, Z11
+	VSUBPS       Z3, Z11, Z11
+	VMULPS       Z9, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z7, Z7
+	VMULPS       Z11, Z10, Z9
+	VMULPS       Z11, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	ADDQ         $0x00000100, R9
+	SUBQ         $0x00000004, R10
+	JG           first
+	VDIVPS       Z8, Z7, Z9
+	VBROADCASTSS c00000000<>+0(SB), Z10
+	VCMPPS       $0x00, Z10, Z8, K2
+	VBROADCASTSS c00000000<>+0(SB), Z8
+	VMOVAPS      Z8, K2, Z9
+	VMULPS       Z7, Z9, Z7
+
+steps:
+	VBROADCASTSS 12(DI), Z8
+	VDIVPS       Z0, Z8, Z8
+	VBROADCASTSS c00000000<>+0(SB), Z10
+	VBROADCASTSS c00000000<>+0(SB), Z11
+	VBROADCASTSS 16(DI), Z12
+	VDIVPS       Z0, Z12, Z12
+	VBROADCASTSS c00000000<>+0(SB), Z13
+	VBROADCASTSS c00000000<>+0(SB), Z14
+	VBROADCASTSS 20(DI), Z15
+	VDIVPS       Z0, Z15, Z15
+	VBROADCASTSS c00000000<>+0(SB), Z16
+	VBROADCASTSS c00000000<>+0(SB), Z17
+	XORQ         R9, R9
+	MOVQ         DX, R10
+
+sums:
+	VMOVUPS      (AX)(R9*1), Z18
+	VMOVUPS      (CX)(R9*1), Z19
+	VMULPS       Z18, Z19, Z20
+	VMULPS       Z18, Z8, Z21
+	VADDPS       Z3, Z21, Z21
+	VPTERNLOGD   $0xea, Z5, Z4, Z21
+	VPMAXSD      Z1, Z21, Z21
+	VPMINSD      Z2, Z21, Z21
+	VSUBPS       Z3, Z21, Z21
+	VMULPS       Z21, Z20, Z22
+	VADDPS       Z22, Z10, Z10
+	VMULPS       Z21, Z19, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z11, Z11
+	VMULPS       Z18, Z12, Z21
+	VADDPS       Z3, Z21, Z21
+	VPTERNLOGD   $0xea, Z5, Z4, Z21
+	VPMAXSD      Z1, Z21, Z21
+	VPMINSD      Z2, Z21, Z21
+	VSUBPS       Z3, Z21, Z21
+	VMULPS       Z21, Z20, Z22
+	VADDPS       Z22, Z13, Z13
+	VMULPS       Z21, Z19, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z14, Z14
+	VMULPS       Z18, Z15, Z18
+	VADDPS       Z3, Z18, Z18
+	VPTERNLOGD   $0xea, Z5, Z4, Z18
+	VPMAXSD      Z1, Z18, Z18
+	VPMINSD      Z2, Z18, Z18
+	VSUBPS       Z3, Z18, Z18
+	VMULPS       Z18, Z20, Z20
+	VADDPS       Z20, Z16, Z16
+	VMULPS       Z18, Z19, Z19
+	VMULPS       Z18, Z19, Z18
+	VADDPS       Z18, Z17, Z17
+	VMOVUPS      64(AX)(R9*1), Z18
+	VMOVUPS      64(CX)(R9*1), Z19
+	VMULPS       Z18, Z19, Z20
+	VMULPS       Z18, Z8, Z21
+	VADDPS       Z3, Z21, Z21
+	VPTERNLOGD   $0xea, Z5, Z4, Z21
+	VPMAXSD      Z1, Z21, Z21
+	VPMINSD      Z2, Z21, Z21
+	VSUBPS       Z3, Z21, Z21
+	VMULPS       Z21, Z20, Z22
+	VADDPS       Z22, Z10, Z10
+	VMULPS       Z21, Z19, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z11, Z11
+	VMULPS       Z18, Z12, Z21
+	VADDPS       Z3, Z21, Z21
+	VPTERNLOGD   $0xea, Z5, Z4, Z21
+	VPMAXSD      Z1, Z21, Z21
+	VPMINSD      Z2, Z21, Z21
+	VSUBPS       Z3, Z21, Z21
+	VMULPS       Z21, Z20, Z22
+	VADDPS       Z22, Z13, Z13
+	VMULPS       Z21, Z19, Z22
+	VMULPS       Z21, Z22, Z21
+	VADDPS       Z21, Z14, Z14
+	VMULPS       Z18, Z15, Z18
+	VADDPS       Z3, Z18, Z18
+	VPTERNLOGD   $0xea, Z5, Z4, Z18
+	VPMAXSD      Z1, Z18, Z18
+	VPMINSD      Z2, Z18, Z18
+	VSUBPS       Z3, Z18, Z18
+	VMULPS       Z18, Z20, Z20
+	VADDPS       Z20, Z16, Z16
+	VMULPS       Z18, Z19, Z19
+	VMULPS       Z18, Z19, Z18
+	VADDPS       Z18, Z17, Z17
+	ADDQ         $0x00000080, R9
+	SUBQ         $0x00000002, R10
+	JG           sums
+	VBROADCASTSS c00000000<>+0(SB), Z18
+	VCMPPS       $0x1e, Z18, Z11, K2
+	VMULPS       Z10, Z10, Z18
+	VMULPS       Z11, Z7, Z19
+	VCMPPS       $0x1e, Z19, Z18, K3
+	KANDW        K2, K3, K2
+	VDIVPS       Z11, Z10, Z11
+	VMOVAPS      Z11, K2, Z9
+	VMULPS       Z10, Z11, Z10
+	VMOVAPS      Z10, K2, Z7
+	VMOVAPS      Z8, K2, Z6
+	VBROADCASTSS c00000000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z14, K2
+	VMULPS       Z13, Z13, Z8
+	VMULPS       Z14, Z7, Z10
+	VCMPPS       $0x1e, Z10, Z8, K3
+	KANDW        K2, K3, K2
+	VDIVPS       Z14, Z13, Z8
+	VMOVAPS      Z8, K2, Z9
+	VMULPS       Z13, Z8, Z8
+	VMOVAPS      Z8, K2, Z7
+	VMOVAPS      Z12, K2, Z6
+	VBROADCASTSS c00000000<>+0(SB), Z8
+	VCMPPS       $0x1e, Z8, Z17, K2
+	VMULPS       Z16, Z16, Z8
+	VMULPS       Z17, Z7, Z10
+	VCMPPS       $0x1e, Z10, Z8, K3
+	KANDW        K2, K3, K2
+	VDIVPS       Z17, Z16, Z8
+	VMOVAPS      Z8, K2, Z9
+	VMULPS       Z16, Z8, Z8
+	VMOVAPS      Z8, K2, Z7
+	VMOVAPS      Z15, K2, Z6
+	ADDQ         $0x0000000c, DI
+	SUBQ         $0x00000003, R8
+	JG           steps
+	VBROADCASTSS c00000000<>+0(SB), Z0
+	VMOVAPS      Z0, K1, Z9
+	VMOVUPS      Z9, (SI)
+	XORQ         CX, CX
+
+levels:
+	VMOVUPS      (AX)(CX*1), Z0
+	VMULPS       Z0, Z6, Z0
+	VADDPS       Z3, Z0, Z0
+	VPTERNLOGD   $0xea, Z5, Z4, Z0
+	VPMAXSD      Z1, Z0, Z0
+	VPMINSD      Z2, Z0, Z0
+	VPSUBD       Z1, Z0, Z0
+	VBROADCASTSS c00000000<>+0(SB), Z7
+	VMOVAPS      Z7, K1, Z0
+	VMOVUPS      Z0, (BX)(CX*1)
+	VMOVUPS      64(AX)(CX*1), Z0
+	VMULPS       Z0, Z6, Z0
+	VADDPS       Z3, Z0, Z0
+	VPTERNLOGD   $0xea, Z5, Z4, Z0
+	VPMAXSD      Z1, Z0, Z0
+	VPMINSD      Z2, Z0, Z0
+	VPSUBD       Z1, Z0, Z0
+	VBROADCASTSS c00000000<>+0(SB), Z7
+	VMOVAPS      Z7, K1, Z0
 	VMOVUPS      Z0, 64(BX)(CX*1)
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x00000002, DX

@@ -50,7 +50,7 @@ func (s *Set) Q3K(dst []byte, src []float32, rows, cols int, weights []float32) 
 				s.sum(&wk.sums[j*v], &wk.w[at], 16)
 				s.qx(&wk.x[at], &wk.w[at], 16, &wk.levels[at], &wk.scales[j*v], &q3First[0], 18)
 			}
-			s.qx(&wk.scales[0], &wk.sums[0], 16, &wk.stepsL[0], &wk.d[0], &q3Second[0], 18)
+			s.qxAny(&wk.scales[0], &wk.sums[0], 16, &wk.stepsL[0], &wk.d[0], &q3Second[0], 18)
 		} else {
 			for j := range 16 {
 				at := 16 * j * v

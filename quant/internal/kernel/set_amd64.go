@@ -18,6 +18,7 @@ type calls struct {
 	qkx           func(x, w *float32, n int, trial *float32, levels *int32, state, steps *float32, nsteps int)
 	qkxMAD        func(x, w *float32, n int, trial *float32, levels *int32, state, steps *float32, nsteps int)
 	qx            func(x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int)
+	qxAny         func(x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int) // of numbers that may be infinite
 	q3            func(x *float32, n int, trial *float32, levels *int32, scales *float32)
 	qp            func(x, w *float32, n int, levels *int32, scales, steps *float32, nsteps int)
 	requantize    func(x *float32, n int, levels *int32, d, m *float32, bounds *uint32)
@@ -53,7 +54,7 @@ type calls struct {
 var (
 	avx2 = Set{8, calls{
 		transposeAVX2, gatherAVX2, sumSquaresAVX2, sumAVX2, rootWeightsAVX2, squareWeightsAVX2, sizeWeightsAVX2,
-		qkxAVX2, qkxMADAVX2, qxAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
+		qkxAVX2, qkxMADAVX2, qxAVX2, qxAnyAVX2, q3AVX2, qpAVX2, requantizeAVX2, toHalfAVX2, fromHalfAVX2,
 		extremesAVX2, affineAVX2, notNegativeAVX2, roundedAVX2, fp4AVX2, iq4AVX2, iq4LevelsAVX2, grid2AVX2, grid3AVX2, gridSumsAVX2, rootsAVX2, gridNearestAVX2,
 		toBrainAVX2, fromBrainAVX2, toE4M3AVX2, fromE4M3AVX2, toE5M2AVX2, fromE5M2AVX2,
 		q80AVX2, q40AVX2, q41AVX2, q50AVX2, q51AVX2, q2KAVX2, q3KAVX2, q4KAVX2, q5KAVX2, q6KAVX2, tq20AVX2, tq10AVX2, q20AVX2, q10AVX2,
@@ -61,7 +62,7 @@ var (
 	}}
 	avx512 = Set{16, calls{
 		transposeAVX512, gatherAVX512, sumSquaresAVX512, sumAVX512, rootWeightsAVX512, squareWeightsAVX512, sizeWeightsAVX512,
-		qkxAVX512, qkxMADAVX512, qxAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
+		qkxAVX512, qkxMADAVX512, qxAVX512, qxAnyAVX512, q3AVX512, qpAVX512, requantizeAVX512, toHalfAVX512, fromHalfAVX512,
 		extremesAVX512, affineAVX512, notNegativeAVX512, roundedAVX512, fp4AVX512, iq4AVX512, iq4LevelsAVX512, grid2AVX512, grid3AVX512, gridSumsAVX512, rootsAVX512, gridNearestAVX512,
 		toBrainAVX512, fromBrainAVX512, toE4M3AVX512, fromE4M3AVX512, toE5M2AVX512, fromE5M2AVX512,
 		q80AVX512, q40AVX512, q41AVX512, q50AVX512, q51AVX512, q2KAVX512, q3KAVX512, q4KAVX512, q5KAVX512, q6KAVX512, tq20AVX512, tq10AVX512, q20AVX512, q10AVX512,

@@ -57,6 +57,12 @@ func qkxMADAVX2(x *float32, w *float32, n int, trial *float32, levels *int32, st
 //go:noescape
 func qxAVX2(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
 
+// qxAnyAVX2 fits a scale to n numbers. steps holds the bits of the rounder's bounds, then −nmax and the
+// numerators to try.
+//
+//go:noescape
+func qxAnyAVX2(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
+
 // q3AVX2 fits a scale to n numbers with levels 0..7. trial is scratch.
 //
 //go:noescape
@@ -335,6 +341,12 @@ func qkxMADAVX512(x *float32, w *float32, n int, trial *float32, levels *int32, 
 //
 //go:noescape
 func qxAVX512(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
+
+// qxAnyAVX512 fits a scale to n numbers. steps holds the bits of the rounder's bounds, then −nmax and the
+// numerators to try.
+//
+//go:noescape
+func qxAnyAVX512(x *float32, w *float32, n int, levels *int32, scales *float32, steps *float32, nsteps int)
 
 // q3AVX512 fits a scale to n numbers with levels 0..7. trial is scratch.
 //
