@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sdtool/sdtool/native"
+	"github.com/sdtool/sdtool/quant"
 	"github.com/sdtool/sdtool/tensor"
 )
 
@@ -200,10 +201,11 @@ func (w *Weights) convert(x *weight, report func(int64)) error {
 	return nil
 }
 
-// decode turns stored bytes into floats with ggml's code.
+// decode turns stored bytes into floats: with ggml's code where it has the
+// type, else with ours (F8, F64, integers).
 func decode(lib *native.Library, d tensor.DType, src []byte, dst []float32) error {
 	if id, ok := d.GGML(); ok && lib.HasType(id) && (d.IsQuantized() || d == tensor.F32 || d == tensor.F16 || d == tensor.BF16) {
 		return lib.ToFloat(d, src, dst)
 	}
-	return fmt.Errorf("elements of type %s: %w", d, native.ErrUnsupported)
+	return quant.Lookup(d).Dequantize(dst, src)
 }
