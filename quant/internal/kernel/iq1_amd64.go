@@ -194,16 +194,18 @@ func (s *Set) IQ1S(g *Grid, dst []byte, src []float32, rows, cols int, weights [
 		}
 		clear(out)
 		high := wk.topScale(8)
-		if high == 0 {
-			return
+		d, id := high/15, float32(0)
+		if high != 0 { // else ggml leaves the indices alone
+			le.PutUint16(out, s.half(&wk.gridWork, d*1.125))
+			id = 1 / d
 		}
-		d := high / 15
-		le.PutUint16(out, s.half(&wk.gridWork, d*1.125))
-		id := 1 / d
 		for ib := range 8 {
-			l := uint16(min(max(nearest(float32(0.5*(float32(id*wk.subScales[ib])-1))), 0), 7))
-			if wk.shift[ib] < 0 {
-				l |= 8
+			l := uint16(0)
+			if high != 0 {
+				l = uint16(min(max(nearest(float32(0.5*(float32(id*wk.subScales[ib])-1))), 0), 7))
+				if wk.shift[ib] < 0 {
+					l |= 8
+				}
 			}
 			h := l << 12
 			for k, at := range wk.at[4*ib : 4*ib+4] {
@@ -280,7 +282,11 @@ func (s *Set) IQ1M(g *Grid, dst []byte, src []float32, rows, cols int, weights [
 			s.fitIQ1M(wk, g, ib, x[16*ib:16*ib+16], w[16*ib:16*ib+16])
 		}
 		clear(out)
-		if high := wk.topScale(16); high != 0 {
+		for i, at := range wk.at {
+			out[i] = byte(at)
+			out[32+i/2] |= byte(at>>8) << (4 * (i % 2))
+		}
+		if high := wk.topScale(16); high != 0 { // else ggml leaves the indices alone
 			s.finishIQ1M(wk, out, x, w, high)
 		}
 	})
@@ -337,7 +343,7 @@ func (s *Set) fitIQ1M(wk *iq1Work, g *Grid, ib int, x, w []float32) {
 	wk.subScales[ib] = scale
 }
 
-// finishIQ1M stores points, scales and shifts and refits the block's scale to what they
+// finishIQ1M stores scales and shifts and refits the block's scale to what they
 // have become.
 func (s *Set) finishIQ1M(wk *iq1Work, out []byte, x, w []float32, high float32) {
 	d := high / 15
@@ -348,9 +354,8 @@ func (s *Set) finishIQ1M(wk *iq1Work, out []byte, x, w []float32, high float32) 
 		l := min(max(nearest(float32(0.5*(float32(id*wk.subScales[ib])-1))), 0), 7)
 		words[ib/4] |= uint16(l) << (3 * (ib % 4))
 		for k := range 2 {
-			at, sign := wk.at[2*ib+k], iq1Sign(wk.shift[ib], k)
-			out[2*ib+k] = byte(at)
-			out[32+ib] |= byte(at>>8|uint32(sign)<<3) << (4 * k)
+			sign := iq1Sign(wk.shift[ib], k)
+			out[32+ib] |= byte(sign) << (4*k + 3)
 			xx := &wk.values[sign]
 			for i := 16*ib + 8*k; i < 16*ib+8*k+8; i++ {
 				q := xx[wk.chosen[i]&3] * float32(2*l+1)
