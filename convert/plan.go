@@ -56,6 +56,7 @@ type Tensor struct {
 	Weights   string // what the quantizer gets: "imatrix", "ones", "none", or "" if the type uses none
 
 	counts *counts
+	source tensor.Tensor // what it is made of
 }
 
 // Overflow returns how many numbers or block scales became infinite; it is
@@ -276,7 +277,7 @@ func (c *Conversion) planTensor(it *item, o *Options) (*Tensor, *writer.Entry, e
 	}
 	t := &Tensor{
 		Name: it.Name, Input: it.stored, Component: it.component.Role,
-		From: it.DType, To: d.Type, Decision: d, InBytes: it.Source.Size(), counts: &counts{},
+		From: it.DType, To: d.Type, Decision: d, InBytes: it.Source.Size(), counts: &counts{}, source: it.Tensor,
 	}
 	t.Shape = shape
 	if o.Format == FormatGGUF && !o.NativeAxes {
@@ -394,13 +395,20 @@ func (c *Conversion) Write(ctx context.Context, w WriteOptions) error {
 			return err
 		}
 	}
+	if w.MaxMemory <= 0 {
+		w.MaxMemory = writer.DefaultMaxMemory
+	}
+	budget, err := c.weights.budget(w.MaxMemory)
+	if err != nil {
+		return err
+	}
 	var before, total int64
 	for _, out := range c.Outputs {
 		total += out.bytes()
 	}
 	for _, out := range c.Outputs {
 		_, err := writer.Write(ctx, out.plan, writer.Options{
-			Path: out.Path, Inputs: inputs, Overwrite: w.Overwrite, Threads: w.Threads, MaxMemory: w.MaxMemory, Verify: c.Check,
+			Path: out.Path, Inputs: inputs, Overwrite: w.Overwrite, Threads: w.Threads, MaxMemory: budget, Verify: c.Check,
 			Progress: func(p writer.Progress) {
 				if w.Progress != nil {
 					w.Progress(writer.Progress{Done: before + p.Done, Total: total, Tensor: p.Tensor})

@@ -11,6 +11,11 @@ import (
 var commands = []func(*app) *cobra.Command{
 	newConvertCommand,
 	newInspectCommand,
+	newVerifyCommand,
+	newDiffCommand,
+	newChecksumCommand,
+	newSplitCommand,
+	newMergeCommand,
 	newFP8Command,
 	newRenameCommand,
 	newImatrixCommand,

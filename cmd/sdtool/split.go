@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sdtool/sdtool/convert"
+	"github.com/sdtool/sdtool/gguf"
+	"github.com/sdtool/sdtool/writer"
+)
+
+// copyFlags are those of commands that write tensors as they are.
+type copyFlags struct {
+	output    string
+	overwrite bool
+	threads   int
+	memory    sizeFlag
+	progress  string
+}
+
+func (f *copyFlags) register(cmd *cobra.Command, output string) {
+	f.memory = writer.DefaultMaxMemory
+	fs := cmd.Flags()
+	fs.StringVarP(&f.output, "output", "o", "", output)
+	fs.BoolVar(&f.overwrite, "overwrite", false, "replace existing outputs")
+	fs.IntVarP(&f.threads, "threads", "t", 0, "workers (default: physical cores)")
+	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
+	progressFlag(cmd, &f.progress)
+}
+
+func (f *copyFlags) options(p *progress) convert.WriteOptions {
+	return convert.WriteOptions{
+		Overwrite: f.overwrite, Threads: f.threads, MaxMemory: int64(f.memory),
+		Progress: func(w writer.Progress) { p.set(w.Done, w.Total, w.Tensor) },
+	}
+}
+
+func newSplitCommand(a *app) *cobra.Command {
+	f := &copyFlags{}
+	var size sizeFlag
+	var count int
+	cmd := &cobra.Command{
+		Use:   "split FILE --max-size SIZE | --max-tensors N",
+		Short: "Cut a GGUF or safetensors file into parts",
+		Long: `Write a file as parts named PREFIX-00001-of-0000N: GGUF with the split keys that
+llama.cpp's tools know, safetensors with an index (PREFIX.safetensors.index.json).
+Tensors and metadata stay as they are. A tensor larger than --max-size gets a part of
+its own. 'sdtool merge' puts the parts together again.`,
+		Example: `  sdtool split model.gguf --max-size 4G
+  sdtool split model.safetensors -o parts/model --max-tensors 100`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if (size > 0) == (count > 0) {
+				return usagef("give one of --max-size and --max-tensors")
+			}
+			if f.output == "" {
+				f.output = strings.TrimSuffix(args[0], filepath.Ext(args[0]))
+			}
+			cp, err := openWhole(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, cp.Close()) }()
+			p, err := a.newProgress(f.progress, "split")
+			if err != nil {
+				return err
+			}
+			paths, err := convert.Split(cmd.Context(), cp, f.output, convert.ShardOptions{MaxBytes: int64(size), MaxTensors: count, WriteOptions: f.options(p)})
+			p.close(err == nil)
+			if err != nil {
+				return err
+			}
+			for _, path := range paths {
+				if err := a.printf("wrote %s\n", clean(path)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.register(cmd, "prefix of the parts' names (default: the file's, without its ending)")
+	cmd.Flags().Var(&size, "max-size", "most bytes of tensors in a part, as 4G")
+	cmd.Flags().IntVar(&count, "max-tensors", 0, "most tensors in a part")
+	return cmd
+}
+
+func newMergeCommand(a *app) *cobra.Command {
+	f := &copyFlags{}
+	cmd := &cobra.Command{
+		Use:   "merge FIRST-00001-of-0000N.gguf|INDEX.json -o OUT",
+		Short: "Put a split or sharded set together",
+		Long: `Read a set of GGUF parts, given any one of them, or a safetensors index or the folder
+that holds it, and write one file of the same format. Tensors and metadata stay as they
+are; the keys about the splitting are left out. 'sdtool convert' reads sets as well.`,
+		Example: `  sdtool merge model-00001-of-00003.gguf -o model.gguf
+  sdtool merge model.safetensors.index.json -o model.safetensors`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if f.output == "" {
+				return usagef("no output: give -o FILE")
+			}
+			cp, err := openWhole(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, cp.Close()) }()
+			if ending := cp.Format.Ending(); !endsIn(f.output, ending) {
+				return usagef("output %s: the parts are %s, end its name in %s ('sdtool convert' changes formats)", f.output, cp.Format, ending)
+			}
+			if _, _, n, ok := gguf.ParseSplitName(f.output); ok && n > 1 {
+				return usagef("output %s: its name is that of a part of a set", f.output)
+			}
+			p, err := a.newProgress(f.progress, "merge")
+			if err != nil {
+				return err
+			}
+			err = convert.Join(cmd.Context(), cp, f.output, f.options(p))
+			p.close(err == nil)
+			if err != nil {
+				return err
+			}
+			return a.printf("wrote %s: %s from %s\n", clean(f.output), plural(len(cp.Tensors), "tensor"), plural(len(cp.Paths), "file"))
+		},
+	}
+	f.register(cmd, "file to write")
+	return cmd
+}
