@@ -7,6 +7,7 @@ import (
 	"github.com/sdtool/sdtool/imatrix"
 	"github.com/sdtool/sdtool/quant"
 	"github.com/sdtool/sdtool/tensor"
+	"github.com/sdtool/sdtool/writer"
 )
 
 // Coverage says how far an importance matrix served the quantized tensors.
@@ -31,6 +32,28 @@ type weightIndex struct {
 	ones  map[int64][]float32
 	needs []string // tensors whose type cannot do without and that have no entry
 	types []tensor.DType
+	held  int64 // bytes of weights in memory until the conversion is written
+}
+
+// Bounds for weights held in memory: below freeWeights they are not charged to
+// the budget, and what is left of it must be at least leastBudget.
+const (
+	freeWeights = 16 << 20
+	leastBudget = 16 << 20
+)
+
+// budget returns what is left of a memory budget beside the weights. A model of
+// many experts can have hundreds of MiB of them.
+func (w *weightIndex) budget(total int64) (int64, error) {
+	if w.held <= freeWeights {
+		return total, nil
+	}
+	left := total - w.held
+	if left < leastBudget {
+		return 0, fmt.Errorf("the weights of the importance matrix take %s of memory, the budget is %s: raise it (--max-memory) to at least %s",
+			writer.FormatSize(w.held), writer.FormatSize(total), writer.FormatSize(w.held+leastBudget))
+	}
+	return left, nil
 }
 
 func (w *weightIndex) close() error {
@@ -94,13 +117,13 @@ func (c *Conversion) columnWeights(it *item, t *Tensor, shape []int64, o *Option
 		if entry.Unseen() > 0 {
 			c.Coverage.Partial = append(c.Coverage.Partial, it.Name)
 		}
+		var weights []float32
 		if o.Policy.Compat {
-			return entry.WeightsCompat(cols), nil
-		}
-		weights, err := entry.Weights(matrices(shape), cols)
-		if err != nil {
+			weights = entry.WeightsCompat(cols)
+		} else if weights, err = entry.Weights(matrices(shape), cols); err != nil {
 			return nil, fmt.Errorf("tensor %q: importance matrix: %w", it.Name, err)
 		}
+		c.weights.held += 4 * int64(len(weights))
 		return weights, nil
 	}
 	if c.Coverage != nil {
