@@ -8,14 +8,15 @@ import "math"
 // doubled as ggml has them, and the upper value.
 var fp4Mids = [14]float32{0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12}
 
-// fp4Block fits n numbers of each lane to the scales in fit, by register 0 of it.
+// fp4Levels brings the codes of n numbers of each lane into rows; the scales are
+// register 0 of fit.
 func (s *Set) fp4Levels(wk *work, n int) {
 	s.fp4(&wk.x[0], n, &wk.levels[0], &wk.fit[0], &fp4Mids[0], 7)
 	s.gather(&wk.bytes[0], &wk.levels[0], n, n)
 }
 
-// logBias tells below which distance from the next power of two the C library's
-// log2f, rounded to float32, reaches it: by the number of bits of the exponent.
+// floorLog2 is the whole part of the C library's log2f, which just below a power of
+// two rounds up to it: the nearest 44 numbers at most (checked for every exponent).
 func floorLog2(x float32) int32 {
 	bits := math.Float32bits(x)
 	if bits&0x007fff00 != 0x007fff00 { // not just below a power of two

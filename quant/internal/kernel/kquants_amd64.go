@@ -110,7 +110,7 @@ func (s *Set) plainSteps(scales []float32, steps []int32, d []float32, n int, mo
 	}
 }
 
-// round stores d and m as halves and takes back what they have become.
+// roundHalves stores d and m as halves and takes back what they have become.
 func (s *Set) roundHalves(wk *work) {
 	s.toHalf(&wk.halfD[0], &wk.d[0], s.lanes)
 	s.toHalf(&wk.halfM[0], &wk.m[0], s.lanes)

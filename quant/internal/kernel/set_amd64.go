@@ -73,7 +73,7 @@ var (
 func available(lanes int) *Set {
 	x := &cpu.X86
 	// Every processor with AVX2 has F16C, for which there is no flag.
-	if !x.HasAVX2 || !x.HasFMA || !x.HasBMI2 {
+	if !x.HasAVX2 || !x.HasFMA || !x.HasBMI1 || !x.HasBMI2 {
 		return nil
 	}
 	switch {
