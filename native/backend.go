@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -146,6 +147,9 @@ type Backend struct {
 	c    *cBackend
 	buft *cBufferType
 	once sync.Once
+
+	stop   *atomic.Bool
+	stopID uintptr
 }
 
 // NewBackend sets up the device with the given name, or for "" the first CPU.
@@ -181,8 +185,33 @@ func (b *Backend) SetThreads(n int) {
 	set(b.c, int32(max(n, 1)))
 }
 
+// Stopper returns a flag that makes the device stop between two ops while it is
+// set; a run then fails with ErrStopped. Devices that cannot stop ignore it.
+func (b *Backend) Stopper() *atomic.Bool {
+	if b.stop != nil {
+		return b.stop
+	}
+	b.stop = new(atomic.Bool)
+	proc := b.lib.c.regProc(b.lib.c.devReg(b.Device.c), "ggml_backend_set_abort_callback")
+	if proc != nil {
+		id := observerID.Add(1)
+		stops.Store(id, b.stop)
+		// void (*)(ggml_backend_t backend, ggml_abort_callback callback, void * data)
+		var set func(*cBackend, uintptr, uintptr)
+		purego.RegisterFunc(&set, uintptr(proc))
+		set(b.c, entries().stop, id)
+		b.stopID = id
+	}
+	return b.stop
+}
+
 // Close releases the device; buffers and schedulers must be gone before.
-func (b *Backend) Close() { b.once.Do(func() { b.lib.c.backendFree(b.c) }) }
+func (b *Backend) Close() {
+	b.once.Do(func() {
+		b.lib.c.backendFree(b.c)
+		stops.Delete(b.stopID)
+	})
+}
 
 // Buffer is memory of a backend that holds tensors.
 type Buffer struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // callbacks are the C entry points into Go, made once per process.
-type callbacks struct{ eval, log, abort, exactProduct uintptr }
+type callbacks struct{ eval, log, abort, stop, exactProduct uintptr }
 
 var (
 	entries = sync.OnceValue(func() callbacks {
@@ -18,12 +18,14 @@ var (
 			eval:  purego.NewCallback(onEval),
 			log:   purego.NewCallback(onLog),
 			abort: purego.NewCallback(onAbort),
+			stop:  purego.NewCallback(onStop),
 
 			exactProduct: purego.NewCallback(onExactProduct),
 		}
 	})
 	observers  sync.Map // user data of a scheduler's eval callback -> *Scheduler
 	observerID atomic.Uintptr
+	stops      sync.Map // user data of a backend's stop callback -> *atomic.Bool
 
 	// ggml's abort and log handlers have no user data, so all libraries of the
 	// process share what follows.
@@ -73,6 +75,14 @@ func onEval(t *cTensor, ask bool, user uintptr) uintptr {
 		return 0
 	}
 	if s.(*Scheduler).observe(Tensor{t}, ask) {
+		return 1
+	}
+	return 0
+}
+
+// bool (*ggml_abort_callback)(void * data)
+func onStop(user uintptr) uintptr {
+	if flag, ok := stops.Load(user); ok && flag.(*atomic.Bool).Load() {
 		return 1
 	}
 	return 0

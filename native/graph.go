@@ -9,6 +9,11 @@ import (
 // ErrCompute is wrapped when a backend fails to run a graph.
 var ErrCompute = errors.New("graph computation failed")
 
+// ErrStopped is wrapped when a run ended because of Backend.Stopper.
+var ErrStopped = errors.New("graph computation stopped")
+
+const statusAborted = 1 // GGML_STATUS_ABORTED
+
 type graphFuncs struct {
 	logSet        func(callback, user uintptr)                                                                      `c:"void ggml_log_set(uintptr_t log_callback, uintptr_t user_data)"`
 	setAbort      func(callback uintptr) uintptr                                                                    `c:"uintptr_t ggml_set_abort_callback(uintptr_t callback)" opt:"1"`
@@ -183,6 +188,8 @@ func (s *Scheduler) Run(what string) error {
 	switch {
 	case s.err != nil:
 		return fmt.Errorf("run %s: %w", what, s.err)
+	case status == statusAborted:
+		return fmt.Errorf("run %s: %w", what, ErrStopped)
 	case status != 0:
 		return fmt.Errorf("run %s: %w: %s", what, ErrCompute, s.lib.c.statusText(status))
 	}

@@ -296,6 +296,32 @@ func TestObserverSeesProductsAndStops(t *testing.T) {
 	require.NoError(t, b.sched.Run("a test"))
 }
 
+func TestStopper(t *testing.T) {
+	lib := nativetest.Library(t)
+	backend, err := lib.NewBackend("")
+	require.NoError(t, err)
+	defer backend.Close()
+	sched, err := lib.NewScheduler(8, backend)
+	require.NoError(t, err)
+	defer sched.Close()
+	ctx, err := lib.NewContext(8)
+	require.NoError(t, err)
+	defer ctx.Close()
+	x := ctx.New(tensor.F32, 4)
+	ctx.SetInput(x)
+	g, err := ctx.Graph(ctx.SiLU(ctx.SiLU(x)))
+	require.NoError(t, err)
+	require.NoError(t, sched.Alloc(g))
+	require.NoError(t, lib.SetFloats(x, wave(4)))
+	stop := backend.Stopper()
+	assert.Same(t, stop, backend.Stopper())
+	require.NoError(t, sched.Run("a test"))
+	stop.Store(true)
+	require.ErrorIs(t, sched.Run("a test"), native.ErrStopped)
+	stop.Store(false)
+	require.NoError(t, sched.Run("a test"))
+}
+
 func TestGraphsGetMemoryOnce(t *testing.T) {
 	b := newBench(t)
 	x := b.input(tensor.F32, 4)

@@ -93,7 +93,21 @@ func (p *Program) Run(ctx context.Context, inputs ...Value) ([]float32, error) {
 	if len(inputs) != len(p.inputs) {
 		return nil, fmt.Errorf("run %s: %d inputs, expected %d", p.Name, len(inputs), len(p.inputs))
 	}
+	// A cancelled context stops the device between two ops.
+	stop := p.device.main.Stopper()
+	stop.Store(false)
+	fired := make(chan struct{})
+	end := context.AfterFunc(ctx, func() {
+		stop.Store(true)
+		close(fired)
+	})
 	out, err := p.compute(inputs)
+	if !end() {
+		<-fired // else the flag could be set in the middle of the next run
+	}
+	if errors.Is(err, native.ErrStopped) && ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, ctx.Err())
+	}
 	if err != nil {
 		return nil, err
 	}
