@@ -75,7 +75,7 @@ func (a *app) code(ctx context.Context, err error) int {
 // report prints an error on one line, and the place in a type rule below it.
 func (a *app) report(err error, code int) {
 	if code == exitInterrupted {
-		fmt.Fprintln(a.stderr, "sdtool: interrupted; the temporary file is removed, nothing else was changed")
+		fmt.Fprintln(a.stderr, "sdtool: interrupted; nothing is left half written")
 		return
 	}
 	fmt.Fprintf(a.stderr, "sdtool: %s\n", clean(strings.ReplaceAll(err.Error(), "\n", "; ")))
