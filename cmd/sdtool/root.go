@@ -34,7 +34,8 @@ const exitCodes = `Exit codes:
 
 const rootLong = `sdtool prepares checkpoints of diffusion models: it converts between safetensors,
 GGUF and torch files, quantizes to every ggml type with or without an importance
-matrix, renames tensors, and shows what is in a file.
+matrix, renames tensors, shows what is in a file and checks what was made, and
+generates pictures to collect the importance matrix from.
 
 Inputs are never changed. An output is complete or not there.`
 
