@@ -131,3 +131,17 @@ func TestClipSkipBeyondTheTower(t *testing.T) {
 	_, err = s.compileTowers(4)
 	assert.ErrorContains(t, err, "clip skip 4: the text encoder has 3 layers")
 }
+
+// Without a mark in the checkpoint an SD 2.x network is asked what it predicts.
+func TestPredictionIsFoundOut(t *testing.T) {
+	lib := nativetest.Library(t)
+	m, err := Load(context.Background(), lib, readReduced(t, "sd2").model(t, rename.SD2), Options{NoPictures: true})
+	require.NoError(t, err)
+	defer m.Close()
+	assert.Equal(t, sample.Eps, m.Prediction())
+	xl := append(readReduced(t, "sdxl").model(t, rename.SDXL), tensor.Tensor{Info: tensor.Info{Name: "v_pred", DType: tensor.F32, Shape: []int64{0}}})
+	v, err := Load(context.Background(), lib, xl, Options{NoPictures: true})
+	require.NoError(t, err)
+	defer v.Close()
+	assert.Equal(t, sample.V, v.Prediction())
+}
