@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -93,8 +94,13 @@ func TestWeightsOfAnyType(t *testing.T) {
 			p, err := product(dev, w)
 			require.NoError(t, err)
 			defer p.Close()
+			var mu sync.Mutex
 			var done, total int64
-			require.NoError(t, w.Load(context.Background(), func(a, b int64) { done, total = max(done, a), b }))
+			require.NoError(t, w.Load(context.Background(), func(a, b int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				done, total = max(done, a), b
+			}))
 			assert.Equal(t, total, done)
 			assert.Equal(t, int64(len(data)+8), total, "what nobody asked for is not read")
 			x := make([]float32, 32)
