@@ -25,6 +25,9 @@ func TestGoldenFlux(t *testing.T) {
 		model[prefix+info.Name] = info
 	}
 	for _, c := range conversions {
+		if testing.Short() && strings.HasPrefix(c.Type, "iq") {
+			continue
+		}
 		name := c.Type + " none"
 		if c.Imatrix {
 			name = c.Type + " imatrix"

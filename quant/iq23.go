@@ -195,16 +195,17 @@ func gridSums(levels []uint8, x, w []float32) (sumqx, sumq2 float32) {
 // index returns the grid index of a group's levels.
 func (f *gridFit) index(levels []uint8) uint32 {
 	g := f.grid
-	u := 0
+	u, high := 0, uint8(0)
 	for i := range g.dim {
 		u |= int(levels[i]) << (i * g.bits)
+		high = max(high, levels[i])
 	}
-	at := g.at[u]
-	if at < 0 { // the scale was no number, so that nothing was moved onto the grid
+	// A scale that is no number leaves levels where the search began.
+	if int(high) >= g.level || g.at[u] < 0 {
 		*f.aborts = true
 		return 0
 	}
-	return uint32(at)
+	return uint32(g.at[u])
 }
 
 // blockScales quantizes the sub-blocks' scales to 4 bits and returns the step.
