@@ -136,7 +136,9 @@ func TestTablesAndMemory(t *testing.T) {
 		dst := make([]byte, 4096/d.Block()*d.BlockBytes())
 		few := testing.AllocsPerRun(3, func() { _, _ = quant.Lookup(d).Quantize(dst, src, 1, 256, w[:256]) })
 		many := testing.AllocsPerRun(3, func() { _, _ = quant.Lookup(d).Quantize(dst, src, 1, 4096, w) })
-		require.LessOrEqual(t, many, few, "%s allocates for each block", d)
+		// Pools may lose a buffer now and then (always under the race detector);
+		// sixteen blocks would show.
+		require.LessOrEqual(t, many, few+4, "%s allocates for each block", d)
 	}
 }
 
