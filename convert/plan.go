@@ -39,6 +39,7 @@ type Output struct {
 	Role    Role // of its component, if there is one file for each
 	Tensors []*Tensor
 	Size    int64 // bytes, exact
+	Resumed int64 // bytes of tensors that an earlier run had written
 
 	plan *writer.Plan
 }
@@ -384,6 +385,9 @@ type WriteOptions struct {
 	Threads   int   // 0: as many as the machine has cores
 	MaxMemory int64 // bytes; 0: writer.DefaultMaxMemory
 	Progress  func(writer.Progress)
+	// Resume keeps what is written if writing fails, and goes on from there the
+	// next time.
+	Resume bool
 }
 
 // Write writes every output. Each is complete or not there; with several, those
@@ -407,7 +411,14 @@ func (c *Conversion) Write(ctx context.Context, w WriteOptions) error {
 		total += out.bytes()
 	}
 	for _, out := range c.Outputs {
-		_, err := writer.Write(ctx, out.plan, writer.Options{
+		fingerprint := ""
+		if w.Resume {
+			if fingerprint, err = c.fingerprint(out); err != nil {
+				return err
+			}
+		}
+		res, err := writer.Write(ctx, out.plan, writer.Options{
+			Resume: w.Resume, Fingerprint: fingerprint,
 			Path: out.Path, Inputs: inputs, Overwrite: w.Overwrite, Threads: w.Threads, MaxMemory: budget, Verify: c.Check,
 			Progress: func(p writer.Progress) {
 				if w.Progress != nil {
@@ -418,6 +429,7 @@ func (c *Conversion) Write(ctx context.Context, w WriteOptions) error {
 		if err != nil {
 			return err
 		}
+		out.Resumed = res.Resumed
 		before += out.bytes()
 	}
 	return nil

@@ -15,6 +15,10 @@
 // output (".NAME.sdtool-tmp"), and the next run for the same output takes it
 // over. A lock on it keeps two runs from writing one output.
 //
+// With Options.Resume the temporary file stays, and beside it a journal
+// (".NAME.sdtool-journal") of the chunks that are in it, with a checksum of each. The
+// next run with the same fingerprint reads them back and writes only the rest.
+//
 // # Memory
 //
 // Workers own their buffers, and their sizes together stay within

@@ -41,11 +41,11 @@ func (b *brokenSystem) fault(op string) bool {
 	return op == b.op && (n == b.nth || n > b.nth && !b.once)
 }
 
-func (b *brokenSystem) Create(path string) (output, error) {
+func (b *brokenSystem) Create(path string, keep bool) (output, error) {
 	if b.fault("create") {
 		return nil, b.err
 	}
-	out, err := b.osSystem.Create(path)
+	out, err := b.osSystem.Create(path, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ type FileOptions struct {
 // WriteFile writes a file whose size is not known before, with the same
 // promises as Write: all or nothing, never over an input, locked.
 func WriteFile(path string, o FileOptions, write func(io.Writer) error) error {
-	t, err := openTarget(osSystem{}, path, o.Overwrite, o.Inputs)
+	t, err := openTarget(osSystem{}, path, o.Overwrite, o.Inputs, false)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type osSystem struct{}
 // process keeps renaming away.
 const createTries = 100
 
-func (osSystem) Create(path string) (output, error) {
+func (osSystem) Create(path string, keep bool) (output, error) {
 	for range createTries {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
@@ -38,6 +38,9 @@ func (osSystem) Create(path string) (output, error) {
 				return nil, err
 			}
 			continue
+		}
+		if keep {
+			return &osOutput{f}, nil
 		}
 		if err := f.Truncate(0); err != nil {
 			return nil, errors.Join(err, f.Close())

@@ -16,6 +16,7 @@ import (
 // tests can make any call fail.
 type output interface {
 	io.WriterAt
+	io.ReaderAt
 	// CopyFrom copies n bytes of src at from to the offset at as far as the
 	// system can do it alone, and returns how many it did: 0 if src is no file.
 	CopyFrom(src io.ReaderAt, from, at, n int64) (int64, error)
@@ -28,9 +29,9 @@ type output interface {
 
 // system is what is needed of the operating system.
 type system interface {
-	// Create opens the temporary file, empty and locked. ErrBusy if somebody
-	// else has it.
-	Create(path string) (output, error)
+	// Create opens the temporary file, locked, and empty unless keep is set.
+	// ErrBusy if somebody else has it.
+	Create(path string, keep bool) (output, error)
 	Rename(from, to string) error
 	Remove(path string) error
 	SyncDir(dir string) error
@@ -62,6 +63,8 @@ type target struct {
 	path   string // where it will stand, symbolic links resolved
 	temp   string
 	out    output
+
+	journal *journal // nil unless what is written is to outlive a failure
 }
 
 // Check refuses an output that Write would refuse: one that exists (unless
@@ -123,16 +126,46 @@ func checkFolder(path string) error {
 	return nil
 }
 
-func openTarget(sys system, path string, overwrite bool, inputs []string) (*target, error) {
+func openTarget(sys system, path string, overwrite bool, inputs []string, keep bool) (*target, error) {
 	real, err := resolve(path, overwrite, inputs)
 	if err != nil {
 		return nil, err
 	}
 	t := &target{system: sys, path: real, temp: tempPath(real)}
-	if t.out, err = sys.Create(t.temp); err != nil {
+	if t.out, err = sys.Create(t.temp, keep); err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
+	if !keep { // a journal would speak of bytes that are gone
+		if err := os.Remove(journalPath(t.temp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, t.abandon(fmt.Errorf("write %s: remove an old journal: %w", path, err))
+		}
+	}
 	return t, nil
+}
+
+// resume leaves out of the schedule what an earlier run has written, and returns
+// the number of its bytes.
+func (t *target) resume(p *Plan, s *schedule, fingerprint string) (int64, error) {
+	j, _, err := openJournal(t, p, fingerprint)
+	if err != nil {
+		return 0, err
+	}
+	t.journal = j
+	done := int64(0)
+	left := s.jobs[:0]
+	for _, job := range s.jobs {
+		if !j.has(job) {
+			left = append(left, job)
+			continue
+		}
+		n := job.n
+		if e := &p.Entries[job.entry]; e.Copy == nil {
+			n *= e.Fill.Unit()
+		}
+		done += n
+	}
+	s.jobs = left
+	return done, nil
 }
 
 // reserve makes sure the disk has room and takes it.
@@ -156,6 +189,9 @@ func (t *target) abandon(cause error) error {
 	var space *SpaceError
 	if errors.Is(cause, syscall.ENOSPC) && !errors.As(cause, &space) {
 		cause = fmt.Errorf("no space left on the disk of %s: %w", t.path, cause)
+	}
+	if t.journal != nil { // what there is may be gone on with
+		return errors.Join(cause, t.journal.close(), t.out.Close())
 	}
 	var closed, removed error
 	if renameNeedsClose {
@@ -197,6 +233,11 @@ func (t *target) commit(size int64) error {
 	if !renameNeedsClose {
 		if err := t.out.Close(); err != nil {
 			return fmt.Errorf("write %s: the file is complete, closing it failed: %w", t.path, err)
+		}
+	}
+	if t.journal != nil {
+		if err := errors.Join(t.journal.close(), os.Remove(t.journal.path)); err != nil {
+			return fmt.Errorf("write %s: the file is complete, but its journal could not be removed: %w", t.path, err)
 		}
 	}
 	if err := t.system.SyncDir(filepath.Dir(t.path)); err != nil {

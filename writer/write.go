@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,14 @@ type Options struct {
 	// output is replaced: the last chance to say that the inputs have changed.
 	Verify func() error
 
+	// Resume goes on with what an earlier run with Resume and the same
+	// Fingerprint has written, and keeps what this one has if it fails. It costs
+	// a checksum of every byte.
+	Resume bool
+	// Fingerprint stands for everything that decides the output's bytes besides
+	// the plan's header: inputs and options.
+	Fingerprint string
+
 	system system // of tests
 }
 
@@ -40,8 +49,9 @@ type Progress struct {
 
 // Result tells what was written.
 type Result struct {
-	Path string
-	Size int64 // of the file, bytes
+	Path    string
+	Size    int64 // of the file, bytes
+	Resumed int64 // bytes of tensors that an earlier run had written
 }
 
 // Write writes the planned file. Its errors name the output or the tensor; see
@@ -60,14 +70,20 @@ func Write(ctx context.Context, p *Plan, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := openTarget(o.system, o.Path, o.Overwrite, o.Inputs)
+	t, err := openTarget(o.system, o.Path, o.Overwrite, o.Inputs, o.Resume)
 	if err != nil {
 		return nil, err
+	}
+	resumed := int64(0)
+	if o.Resume {
+		if resumed, err = t.resume(p, s, o.Fingerprint); err != nil {
+			return nil, errors.Join(err, t.out.Close())
+		}
 	}
 	if err := t.reserve(p.Layout.Size); err != nil {
 		return nil, t.abandon(err)
 	}
-	if err := fillTarget(ctx, t, p, s, o.Progress); err != nil {
+	if err := fillTarget(ctx, t, p, s, resumed, o.Progress); err != nil {
 		return nil, t.abandon(err)
 	}
 	if o.Verify != nil {
@@ -78,16 +94,16 @@ func Write(ctx context.Context, p *Plan, o Options) (*Result, error) {
 	if err := t.commit(p.Layout.Size); err != nil {
 		return nil, err
 	}
-	return &Result{Path: t.path, Size: p.Layout.Size}, nil
+	return &Result{Path: t.path, Size: p.Layout.Size, Resumed: resumed}, nil
 }
 
 // fillTarget writes the header and runs the jobs.
-func fillTarget(ctx context.Context, t *target, p *Plan, s *schedule, report func(Progress)) error {
+func fillTarget(ctx context.Context, t *target, p *Plan, s *schedule, done int64, report func(Progress)) error {
 	if err := writeAll(t.out, p.Layout.Header, 0); err != nil {
 		return fmt.Errorf("write %s: %w", t.path, err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	run := &run{target: t, plan: p, total: s.total, report: report}
+	run := &run{target: t, plan: p, total: s.total, done: done, report: report}
 	var next atomic.Int64
 	for range min(s.workers, len(s.jobs)) {
 		g.Go(func() error {
@@ -146,7 +162,7 @@ func (w *worker) do(ctx context.Context, j job) error {
 	n := j.n
 	var err error
 	if e.Copy != nil {
-		err = w.copy(e.Copy, at+j.first, j.first, j.n)
+		err = w.copy(e.Copy, at+j.first, j)
 	} else {
 		n *= e.Fill.Unit()
 		err = w.fill(ctx, e, at, j)
@@ -176,16 +192,32 @@ func (w *worker) fill(ctx context.Context, e *Entry, at int64, j job) (err error
 	if err := e.Fill.Fill(ctx, dst, j.first, j.n, &w.scratch); err != nil {
 		return err
 	}
-	return writeAll(w.run.target.out, dst, at+j.first*unit)
-}
-
-// copy moves n bytes of a section to the output, inside the kernel where it can.
-func (w *worker) copy(s *tensor.Section, at, from, n int64) error {
-	done, err := w.run.target.out.CopyFrom(s.File, s.Offset+from, at, n)
-	if err != nil {
+	if err := writeAll(w.run.target.out, dst, at+j.first*unit); err != nil {
 		return err
 	}
+	return w.record(j, crc32.Checksum(dst, castagnoli))
+}
+
+// record notes a finished chunk, if this run keeps a journal.
+func (w *worker) record(j job, sum uint32) error {
+	if w.run.target.journal == nil {
+		return nil
+	}
+	return w.run.target.journal.add(j, sum)
+}
+
+// copy moves a run of bytes of a section to the output, inside the kernel where it
+// can and nobody needs to see them.
+func (w *worker) copy(s *tensor.Section, at int64, j job) error {
+	from, n, done := j.first, j.n, int64(0)
+	if w.run.target.journal == nil {
+		var err error
+		if done, err = w.run.target.out.CopyFrom(s.File, s.Offset+from, at, n); err != nil {
+			return err
+		}
+	}
 	buf := w.scratch.Bytes(0, min(copyBuffer, n-done))
+	sum := uint32(0)
 	for done < n {
 		part := buf[:min(int64(len(buf)), n-done)]
 		if got, err := s.ReadAt(part, from+done); got < len(part) {
@@ -194,7 +226,8 @@ func (w *worker) copy(s *tensor.Section, at, from, n int64) error {
 		if err := writeAll(w.run.target.out, part, at+done); err != nil {
 			return err
 		}
+		sum = crc32.Update(sum, castagnoli, part)
 		done += int64(len(part))
 	}
-	return nil
+	return w.record(j, sum)
 }

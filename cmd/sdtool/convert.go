@@ -55,6 +55,7 @@ type convertFlags struct {
 	dropMetadata bool
 
 	overwrite bool
+	resume    bool
 	threads   int
 	memory    sizeFlag
 	progress  string
@@ -135,6 +136,7 @@ func (f *convertFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.noProvenance, "no-provenance", false, "do not record version, sources and options in the output")
 	fs.BoolVar(&f.dropMetadata, "drop-metadata", false, "do not carry over the metadata of the inputs")
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an existing output")
+	resumeFlag(cmd, &f.resume)
 	fs.IntVarP(&f.threads, "threads", "t", 0, "`NUMBER` of workers (default: physical cores)")
 	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
 	progressFlag(cmd, &f.progress)
@@ -431,6 +433,7 @@ func (a *app) runConvert(ctx context.Context, f *convertFlags) (err error) {
 	}
 	return a.writeConversion(ctx, c, &writeFlags{
 		overwrite: f.overwrite, threads: f.threads, memory: f.memory, progress: f.progress, json: f.json,
+		resume: f.resume,
 	})
 }
 
@@ -442,6 +445,7 @@ func (a *app) writeConversion(ctx context.Context, c *convert.Conversion, f *wri
 		return err
 	}
 	err = c.Write(ctx, convert.WriteOptions{
+		Resume:    f.resume,
 		Overwrite: f.overwrite, Threads: f.threads, MaxMemory: int64(f.memory),
 		Progress: func(w writer.Progress) { p.set(w.Done, w.Total, w.Tensor) },
 	})

@@ -182,6 +182,11 @@ func (a *app) printSummary(c *convert.Conversion, took time.Duration, asJSON boo
 		if err := a.printf("wrote %s: %s, in %.1f s\n", clean(out.Path), outputLine(out), took.Seconds()); err != nil {
 			return err
 		}
+		if out.Resumed > 0 {
+			if err := a.printf("  %s had been written by an earlier run\n", writer.FormatSize(out.Resumed)); err != nil {
+				return err
+			}
+		}
 		if a.verbose {
 			t := newTable(a.stdout)
 			for _, x := range out.Tensors {

@@ -35,6 +35,7 @@ type writeFlags struct {
 	progress  string
 	dryRun    bool
 	json      bool
+	resume    bool
 }
 
 func (f *writeFlags) register(cmd *cobra.Command) {
@@ -44,8 +45,14 @@ func (f *writeFlags) register(cmd *cobra.Command) {
 	fs.IntVarP(&f.threads, "threads", "t", 0, "workers (default: physical cores)")
 	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
 	progressFlag(cmd, &f.progress)
+	resumeFlag(cmd, &f.resume)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, and write nothing")
 	fs.BoolVar(&f.json, "json", false, "print the plan or the summary as JSON")
+}
+
+// resumeFlag adds --resume to a command.
+func resumeFlag(cmd *cobra.Command, resume *bool) {
+	cmd.Flags().BoolVar(resume, "resume", false, "keep what is written if it fails or is interrupted, and go on from there the next time")
 }
 
 func newFP8Command(a *app) *cobra.Command {

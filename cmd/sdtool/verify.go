@@ -46,7 +46,7 @@ func newVerifyCommand(a *app) *cobra.Command {
 	}
 	f.register(cmd)
 	fs := cmd.Flags()
-	for _, name := range []string{"output", "split-components", "overwrite", "dry-run", "explain", "max-memory", "strict"} {
+	for _, name := range []string{"output", "split-components", "overwrite", "resume", "dry-run", "explain", "max-memory", "strict"} {
 		fs.Lookup(name).Hidden = true
 	}
 	fs.Lookup("strict").Hidden = false
