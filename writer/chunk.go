@@ -16,7 +16,7 @@ const (
 )
 
 // copyBuffer is the most that a copy without help from the system takes.
-const copyBuffer = 1 << 20
+const copyBuffer = 2 << 20
 
 // job is a run of units of one entry, or a run of bytes to copy.
 type job struct {

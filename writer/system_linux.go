@@ -22,10 +22,23 @@ func allocate(f *os.File, size int64) error {
 	}
 }
 
-// copyRange copies inside the kernel. It stops without an error where the kernel
-// cannot (other file systems, an old kernel, the end of a file that has become
+// serverCopies are the file systems whose server copies without sending the bytes
+// back and forth. On a local disk the kernel's copy moves single pages and takes
+// half as long again as reading and writing (measured on ext4).
+var serverCopies = map[int64]bool{
+	unix.NFS_SUPER_MAGIC:  true,
+	unix.CIFS_SUPER_MAGIC: true,
+	unix.SMB2_SUPER_MAGIC: true,
+}
+
+// copyRange copies inside the kernel where that is faster. It stops without an
+// error where the kernel cannot (an old one, the end of a file that has become
 // shorter): the caller goes on by hand and meets the cause there.
 func copyRange(src, dst *os.File, from, at, n int64) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(dst.Fd()), &st); err != nil || !serverCopies[int64(st.Type)&0xffffffff] {
+		return 0, nil
+	}
 	done := int64(0)
 	for done < n {
 		r, w := from+done, at+done
