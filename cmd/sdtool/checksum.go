@@ -61,7 +61,7 @@ before; what differs is named, tensor by tensor, and the exit code is 1.`,
 			if err := writer.WriteFile(sidecar, writer.FileOptions{Overwrite: overwrite, Inputs: cp.Paths}, func(w io.Writer) error { return sums.Write(w) }); err != nil {
 				return err
 			}
-			return a.printf("wrote %s: %s, %s\n", clean(sidecar), plural(len(sums.Files), "file"), plural(len(sums.Tensors), "tensor"))
+			return a.tell("wrote %s: %s, %s\n", clean(sidecar), plural(len(sums.Files), "file"), plural(len(sums.Tensors), "tensor"))
 		},
 	}
 	fs := cmd.Flags()

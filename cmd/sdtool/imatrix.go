@@ -105,7 +105,7 @@ func openMatrices(paths []string) ([]*imatrix.File, func(), error) {
 	return files, closeAll, nil
 }
 
-func newImatrixMergeCommand(_ *app) *cobra.Command {
+func newImatrixMergeCommand(a *app) *cobra.Command {
 	var out imatrixOutput
 	var single bool
 	cmd := &cobra.Command{
@@ -134,7 +134,7 @@ must have the same width. Memory stays at one entry, whatever the size of the fi
 			if err != nil {
 				return err
 			}
-			return out.write(cmd.OutOrStdout(), merged, args)
+			return out.write(a.summary(), merged, args)
 		},
 	}
 	out.register(cmd)
@@ -142,7 +142,7 @@ must have the same width. Memory stays at one entry, whatever the size of the fi
 	return cmd
 }
 
-func newImatrixConvertCommand(_ *app) *cobra.Command {
+func newImatrixConvertCommand(a *app) *cobra.Command {
 	var out imatrixOutput
 	cmd := &cobra.Command{
 		Use:   "convert FILE -o OUT",
@@ -157,7 +157,7 @@ and no room for provenance; GGUF readers built with 64-byte names refuse longer 
 				return err
 			}
 			defer f.Close()
-			return out.write(cmd.OutOrStdout(), f, args)
+			return out.write(a.summary(), f, args)
 		},
 	}
 	out.register(cmd)

@@ -360,7 +360,7 @@ func (c *collection) write(m *engine.Model) error {
 	}
 	out := c.flags.out
 	out.overwrite = out.overwrite || c.flags.resume
-	if err := out.write(c.app.stdout, set, c.flags.in); err != nil {
+	if err := out.write(c.app.summary(), set, c.flags.in); err != nil {
 		return err
 	}
 	cover, err := collect.Cover(m, c.options.Filter, set)

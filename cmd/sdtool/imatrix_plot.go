@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"github.com/sdtool/sdtool/writer"
 )
 
-func newImatrixPlotCommand(_ *app) *cobra.Command {
+func newImatrixPlotCommand(a *app) *cobra.Command {
 	var out string
 	var overwrite bool
 	cmd := &cobra.Command{
@@ -50,8 +49,7 @@ entry's mean. A .html output also has the table of 'imatrix show', to sort in a 
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: %d entries\n", out, len(lines))
-			return err
+			return a.tell("wrote %s: %d entries\n", clean(out), len(lines))
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, .png or .html")

@@ -53,6 +53,20 @@ func (a *app) printf(format string, args ...any) error {
 	return err
 }
 
+// summary is where commands say what they have done: nowhere with --quiet.
+func (a *app) summary() io.Writer {
+	if a.quiet {
+		return io.Discard
+	}
+	return a.stdout
+}
+
+// tell prints a line about what was done, unless --quiet is given.
+func (a *app) tell(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.summary(), format, args...)
+	return err
+}
+
 // printJSON prints a value as indented JSON.
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.stdout)

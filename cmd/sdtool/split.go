@@ -74,7 +74,7 @@ its own. 'sdtool merge' puts the parts together again.`,
 				return err
 			}
 			for _, path := range paths {
-				if err := a.printf("wrote %s\n", clean(path)); err != nil {
+				if err := a.tell("wrote %s\n", clean(path)); err != nil {
 					return err
 				}
 			}
@@ -122,7 +122,7 @@ are; the keys about the splitting are left out. 'sdtool convert' reads sets as w
 			if err != nil {
 				return err
 			}
-			return a.printf("wrote %s: %s from %s\n", clean(f.output), plural(len(cp.Tensors), "tensor"), plural(len(cp.Paths), "file"))
+			return a.tell("wrote %s: %s from %s\n", clean(f.output), plural(len(cp.Tensors), "tensor"), plural(len(cp.Paths), "file"))
 		},
 	}
 	f.register(cmd, "file to write")
