@@ -115,9 +115,8 @@ func Open(path string, o OpenOptions) (*Checkpoint, error) {
 // IsTruncated reports whether err says that a file's header is sound and data
 // is missing at its end.
 func IsTruncated(err error) bool {
-	var g *gguf.TruncatedError
-	var s *safetensors.TruncatedError
-	return errors.As(err, &g) || errors.As(err, &s)
+	var cut *tensor.TruncatedError
+	return errors.As(err, &cut)
 }
 
 // sniff tells the format from a file's first bytes. What it does not know is

@@ -42,50 +42,14 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	var b strings.Builder
-	if e.Path != "" {
-		b.WriteString(e.Path + ": ")
-	}
-	if e.Key != "" {
-		fmt.Fprintf(&b, "metadata key %q: ", clip(e.Key))
-	}
-	if e.Tensor != "" {
-		fmt.Fprintf(&b, "tensor %q: ", clip(e.Tensor))
-	}
-	b.WriteString(e.Msg)
-	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
-	}
-	if e.Offset >= 0 {
-		fmt.Fprintf(&b, " (at offset %d)", e.Offset)
-	}
-	return b.String()
+	return tensor.Complaint(e.Path, e.Key, e.Tensor, e.Msg, e.Err, e.Offset)
 }
 
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// clip keeps hostile names from filling a terminal.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
-
 // TruncatedError reports a file whose header is sound but whose tensor data is
 // not all there.
-type TruncatedError struct {
-	Path   string
-	Tensor string // the first tensor that is not complete
-	Need   int64  // bytes the header calls for
-	Have   int64  // bytes in the file
-}
-
-func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("%s: the file is cut short: its header calls for %d bytes, it has %d; tensor %q is the first that is incomplete",
-		e.Path, e.Need, e.Have, clip(e.Tensor))
-}
+type TruncatedError = tensor.TruncatedError
 
 // EndianError reports a big-endian file with a tensor of a type whose byte order
 // inside its blocks has never been written down.
@@ -96,7 +60,7 @@ type EndianError struct {
 }
 
 func (e *EndianError) Error() string {
-	return fmt.Sprintf("%s: tensor %q: cannot read big-endian data of type %s; convert the file on the machine that made it", e.Path, clip(e.Tensor), e.DType)
+	return fmt.Sprintf("%s: tensor %q: cannot read big-endian data of type %s; convert the file on the machine that made it", e.Path, tensor.Clip(e.Tensor), e.DType)
 }
 
 // NameError reports tensor names that are too long for the readers of the file
@@ -110,7 +74,7 @@ func (e *NameError) Error() string {
 	const most = 5
 	shown := make([]string, 0, most)
 	for _, n := range e.Names[:min(most, len(e.Names))] {
-		shown = append(shown, fmt.Sprintf("%q (%d bytes)", clip(n), len(n)))
+		shown = append(shown, fmt.Sprintf("%q (%d bytes)", tensor.Clip(n), len(n)))
 	}
 	text := fmt.Sprintf("%d tensor names are longer than %d bytes: %s", len(e.Names), e.Limit, strings.Join(shown, ", "))
 	if len(e.Names) > most {

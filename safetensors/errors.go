@@ -3,6 +3,8 @@ package safetensors
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // ErrorKind says what is wrong with a file or with what was to be laid out.
@@ -40,47 +42,14 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	var b strings.Builder
-	if e.Path != "" {
-		b.WriteString(e.Path + ": ")
-	}
-	if e.Tensor != "" {
-		fmt.Fprintf(&b, "tensor %q: ", clip(e.Tensor))
-	}
-	b.WriteString(e.Msg)
-	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
-	}
-	if e.Offset >= 0 {
-		fmt.Fprintf(&b, " (at offset %d)", e.Offset)
-	}
-	return b.String()
+	return tensor.Complaint(e.Path, "", e.Tensor, e.Msg, e.Err, e.Offset)
 }
 
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// clip keeps hostile names from filling a terminal.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
-
 // TruncatedError reports a file whose header is sound but whose tensor data is
 // not all there.
-type TruncatedError struct {
-	Path   string
-	Tensor string // the first tensor that is not complete
-	Need   int64  // bytes the header calls for
-	Have   int64  // bytes in the file
-}
-
-func (e *TruncatedError) Error() string {
-	return fmt.Sprintf("%s: the file is cut short: its header calls for %d bytes, it has %d; tensor %q is the first that is incomplete",
-		e.Path, e.Need, e.Have, clip(e.Tensor))
-}
+type TruncatedError = tensor.TruncatedError
 
 // MissingShardsError lists the files an index names that are not there.
 type MissingShardsError struct {
@@ -116,9 +85,9 @@ func (e *MisplacedError) Error() string {
 	for _, m := range e.Tensors[:min(most, len(e.Tensors))] {
 		found := "in no shard"
 		if m.Found != "" {
-			found = "in " + clip(m.Found)
+			found = "in " + tensor.Clip(m.Found)
 		}
-		shown = append(shown, fmt.Sprintf("%q should be in %s, is %s", clip(m.Name), clip(m.Shard), found))
+		shown = append(shown, fmt.Sprintf("%q should be in %s, is %s", tensor.Clip(m.Name), tensor.Clip(m.Shard), found))
 	}
 	text := fmt.Sprintf("%s: %d tensors are not where the index says: %s", e.Path, len(e.Tensors), strings.Join(shown, "; "))
 	if len(e.Tensors) > most {

@@ -143,13 +143,13 @@ func (p *headerParser) metadata(h *header) error {
 	h.metadata = make(map[string]string)
 	return p.object(func(key string) error {
 		if _, ok := h.metadata[key]; ok {
-			return p.fault(KindDuplicateKey, "%s: the key %q is there twice", metadataKey, clip(key))
+			return p.fault(KindDuplicateKey, "%s: the key %q is there twice", metadataKey, tensor.Clip(key))
 		}
 		if len(h.metadata) == maxMetadata {
 			return p.fault(KindLimit, "%s: found more than %d entries", metadataKey, maxMetadata)
 		}
 		if p.peek() != '"' {
-			return p.fault(KindMetadata, "%s: key %q: found %s, want a string", metadataKey, clip(key), p.found())
+			return p.fault(KindMetadata, "%s: key %q: found %s, want a string", metadataKey, tensor.Clip(key), p.found())
 		}
 		v, err := p.str()
 		h.metadata[key] = v
@@ -225,7 +225,7 @@ func (p *headerParser) dtype(e *entry) error {
 	}
 	d, ok := tensor.FromSafetensors(name)
 	if !ok {
-		return p.fault(KindDType, "found dtype %q, which is not known", clip(name))
+		return p.fault(KindDType, "found dtype %q, which is not known", tensor.Clip(name))
 	}
 	e.info.DType = d
 	return nil

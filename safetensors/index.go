@@ -205,7 +205,7 @@ func shardPaths(path string, weights []weight, rules indexRules) (map[string]str
 			continue
 		}
 		fail := func(msg string) (map[string]string, error) {
-			return nil, &FormatError{Path: path, Kind: KindIndex, Tensor: w.name, Offset: -1, Msg: fmt.Sprintf("shard %q: %s", clip(w.shard), msg)}
+			return nil, &FormatError{Path: path, Kind: KindIndex, Tensor: w.name, Offset: -1, Msg: fmt.Sprintf("shard %q: %s", tensor.Clip(w.shard), msg)}
 		}
 		local := filepath.FromSlash(w.shard)
 		switch {

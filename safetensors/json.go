@@ -288,11 +288,11 @@ func (p *parser) count() (int64, error) {
 	for _, c := range text {
 		if c < '0' || c > '9' {
 			p.i = at
-			return 0, p.fail("found %s, want a whole number", clip(string(text)))
+			return 0, p.fail("found %s, want a whole number", tensor.Clip(string(text)))
 		}
 		digit := int64(c - '0')
 		if n > (math.MaxInt64-digit)/10 {
-			return 0, rangeError(clip(string(text)))
+			return 0, rangeError(tensor.Clip(string(text)))
 		}
 		n = 10*n + digit
 	}

@@ -91,7 +91,7 @@ func appendMetadata(b []byte, metadata map[string]string) ([]byte, error) {
 	b = append(append(appendString(b, metadataKey), ':'), '{')
 	for i, key := range slices.Sorted(maps.Keys(metadata)) {
 		if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-			return nil, &FormatError{Kind: KindMetadata, Offset: -1, Msg: fmt.Sprintf("%s: key %q: found text that is not UTF-8", metadataKey, clip(key))}
+			return nil, &FormatError{Kind: KindMetadata, Offset: -1, Msg: fmt.Sprintf("%s: key %q: found text that is not UTF-8", metadataKey, tensor.Clip(key))}
 		}
 		if i > 0 {
 			b = append(b, ',')

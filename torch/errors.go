@@ -3,7 +3,8 @@ package torch
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // ErrNoTensors is wrapped when a file is sound but no state dict is in it.
@@ -39,21 +40,7 @@ type FormatError struct {
 }
 
 func (e *FormatError) Error() string {
-	var b strings.Builder
-	if e.Path != "" {
-		b.WriteString(e.Path + ": ")
-	}
-	if e.Tensor != "" {
-		fmt.Fprintf(&b, "tensor %q: ", clip(e.Tensor))
-	}
-	b.WriteString(e.Msg)
-	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
-	}
-	if e.Offset >= 0 {
-		fmt.Fprintf(&b, " (at offset %d)", e.Offset)
-	}
-	return b.String()
+	return tensor.Complaint(e.Path, "", e.Tensor, e.Msg, e.Err, e.Offset)
 }
 
 func (e *FormatError) Unwrap() error { return e.Err }
@@ -71,19 +58,10 @@ type GlobalError struct {
 func (e *GlobalError) Error() string {
 	where := ""
 	if e.Tensor != "" {
-		where = fmt.Sprintf("%q: ", clip(e.Tensor))
+		where = fmt.Sprintf("%q: ", tensor.Clip(e.Tensor))
 	}
 	if e.Harm {
-		return fmt.Sprintf("%s: %sthe pickle asks for %q, which could run code; nothing was run, and the file is refused", e.Path, where, clip(e.Name))
+		return fmt.Sprintf("%s: %sthe pickle asks for %q, which could run code; nothing was run, and the file is refused", e.Path, where, tensor.Clip(e.Name))
 	}
-	return fmt.Sprintf("%s: %sits data is inside a Python object of %q, which is not known how to read", e.Path, where, clip(e.Name))
-}
-
-// clip keeps hostile names from filling a terminal.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
+	return fmt.Sprintf("%s: %sits data is inside a Python object of %q, which is not known how to read", e.Path, where, tensor.Clip(e.Name))
 }

@@ -338,7 +338,7 @@ func (m *machine) persistent(id any) (any, error) {
 	case "module":
 		return t.items[1], nil // a class whose source text the old form carries
 	default:
-		return nil, m.fail("found a persistent id of %q, want \"storage\"", clip(text(t.items[0])))
+		return nil, m.fail("found a persistent id of %q, want \"storage\"", tensor.Clip(text(t.items[0])))
 	}
 	if len(t.items) < 5 {
 		return nil, m.fail("found a storage of %d values, want at least 5", len(t.items))
@@ -350,12 +350,12 @@ func (m *machine) persistent(id any) (any, error) {
 	key := text(t.items[2])
 	elements, ok := t.items[4].(int64)
 	if !ok || elements < 0 {
-		return nil, m.fail("found %s for the number of elements of storage %q", kind(t.items[4]), clip(key))
+		return nil, m.fail("found %s for the number of elements of storage %q", kind(t.items[4]), tensor.Clip(key))
 	}
 	width := typ.width()
 	bytes, err := tensor.CheckedMul(elements, width)
 	if err != nil {
-		return nil, m.fail("storage %q of %d elements: %v", clip(key), elements, err)
+		return nil, m.fail("storage %q of %d elements: %v", tensor.Clip(key), elements, err)
 	}
 	if err := m.store(key, typ, bytes); err != nil {
 		return nil, err
@@ -389,7 +389,7 @@ func (m *machine) narrow(s *storage, v any, width int64) error {
 			return nil
 		}
 	}
-	return m.fail("found a view that does not fit storage %q", clip(s.key))
+	return m.fail("found a view that does not fit storage %q", tensor.Clip(s.key))
 }
 
 // store remembers a storage that the pickle speaks of. All who speak of one must
@@ -402,7 +402,7 @@ func (m *machine) store(key string, typ storageType, bytes int64) error {
 		return nil
 	}
 	if known.bytes != bytes {
-		return m.fail("found storage %q of %d bytes, but it was of %d bytes before", clip(key), bytes, known.bytes)
+		return m.fail("found storage %q of %d bytes, but it was of %d bytes before", tensor.Clip(key), bytes, known.bytes)
 	}
 	return nil
 }

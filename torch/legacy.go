@@ -72,7 +72,7 @@ func (m *machine) placeLegacy(v any) error {
 		key := text(k)
 		p, ok := m.storages[key]
 		if !ok || p.offset >= 0 {
-			return m.fail("found storage %q at the end, which it does not speak of or has twice", clip(key))
+			return m.fail("found storage %q at the end, which it does not speak of or has twice", tensor.Clip(key))
 		}
 		end, err := m.legacyStorage(key, p, at)
 		if err != nil {
@@ -82,7 +82,7 @@ func (m *machine) placeLegacy(v any) error {
 	}
 	for key, p := range m.storages {
 		if p.offset < 0 && p.bytes > 0 {
-			return &FormatError{Path: m.in.path, Kind: KindStorage, Offset: -1, Msg: fmt.Sprintf("storage %q is not in the file", clip(key))}
+			return &FormatError{Path: m.in.path, Kind: KindStorage, Offset: -1, Msg: fmt.Sprintf("storage %q is not in the file", tensor.Clip(key))}
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (m *machine) placeLegacy(v any) error {
 // legacyStorage reads the count before a storage and returns the storage's end.
 func (m *machine) legacyStorage(key string, p *place, at int64) (int64, error) {
 	fail := func(kind ErrorKind, format string, args ...any) (int64, error) {
-		return 0, &FormatError{Path: m.in.path, Kind: kind, Offset: at, Msg: fmt.Sprintf("storage %q: ", clip(key)) + fmt.Sprintf(format, args...)}
+		return 0, &FormatError{Path: m.in.path, Kind: kind, Offset: at, Msg: fmt.Sprintf("storage %q: ", tensor.Clip(key)) + fmt.Sprintf(format, args...)}
 	}
 	if m.in.end-at < 8 {
 		return fail(KindCut, "the file is cut short: it ends before it")

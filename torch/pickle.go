@@ -3,6 +3,8 @@ package torch
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // Limits of the machine.
@@ -340,7 +342,7 @@ func (m *machine) lineIndex(do func(uint32) error) error {
 	}
 	i, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return m.fail("found %q for a place in the memo", clip(s))
+		return m.fail("found %q for a place in the memo", tensor.Clip(s))
 	}
 	return do(uint32(i))
 }
@@ -495,5 +497,5 @@ func (m *machine) persID() error {
 	if err != nil {
 		return err
 	}
-	return m.fail("found the persistent id %q, want a tuple", clip(fmt.Sprint(s)))
+	return m.fail("found the persistent id %q, want a tuple", tensor.Clip(fmt.Sprint(s)))
 }

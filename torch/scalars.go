@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // The opcodes that push numbers and strings.
@@ -58,7 +60,7 @@ func (m *machine) floatLine() error {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return m.fail("found %q for a float", clip(s))
+		return m.fail("found %q for a float", tensor.Clip(s))
 	}
 	m.spend(costBox)
 	return m.push(f)

@@ -114,9 +114,9 @@ func kind(v any) string {
 	case *dict:
 		return "a dict"
 	case *opaque:
-		return fmt.Sprintf("a Python object of %q", clip(x.name))
+		return fmt.Sprintf("a Python object of %q", tensor.Clip(x.name))
 	case *global:
-		return fmt.Sprintf("the Python name %q", clip(x.name))
+		return fmt.Sprintf("the Python name %q", tensor.Clip(x.name))
 	case *view:
 		return "a tensor"
 	case *storage:

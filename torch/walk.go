@@ -104,7 +104,7 @@ func (w *walker) skip(name string, v any) {
 		if _, ok := v.(*view); !ok && w.holds(v) {
 			what += " with tensors in it"
 		}
-		w.file.Skipped = append(w.file.Skipped, Skipped{clip(name), what})
+		w.file.Skipped = append(w.file.Skipped, Skipped{tensor.Clip(name), what})
 	}
 }
 
@@ -175,7 +175,7 @@ func (w *walker) tensor(name string, v *view) error {
 // look checks a view against its storage and makes its source.
 func (w *walker) look(name string, v *view) (tensor.Tensor, error) {
 	if v.dtype.dtype == tensor.Invalid {
-		return tensor.Tensor{}, w.fail(KindDType, name, "found a tensor of %q, which is not read", clip(v.dtype.name))
+		return tensor.Tensor{}, w.fail(KindDType, name, "found a tensor of %q, which is not read", tensor.Clip(v.dtype.name))
 	}
 	if v.odd != "" {
 		return tensor.Tensor{}, w.fail(KindDType, name, "found a tensor that cannot be read: %s", v.odd)

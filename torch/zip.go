@@ -175,14 +175,14 @@ func (a *archive) central(s *stream) error {
 	}
 	switch {
 	case m.flags&1 != 0:
-		return a.fail(at, "member %q is encrypted", clip(string(name)))
+		return a.fail(at, "member %q is encrypted", tensor.Clip(string(name)))
 	case m.method == methodStored && m.size != m.compressed:
-		return a.fail(at, "member %q is stored, but has two sizes", clip(string(name)))
+		return a.fail(at, "member %q is stored, but has two sizes", tensor.Clip(string(name)))
 	case m.local > a.size || m.compressed > a.size-m.local:
-		return a.fail(at, "member %q does not fit the file", clip(string(name)))
+		return a.fail(at, "member %q does not fit the file", tensor.Clip(string(name)))
 	}
 	if _, ok := a.members[string(name)]; ok {
-		return &FormatError{Path: a.path, Kind: KindDuplicate, Offset: at, Msg: fmt.Sprintf("the archive has two members %q", clip(string(name)))}
+		return &FormatError{Path: a.path, Kind: KindDuplicate, Offset: at, Msg: fmt.Sprintf("the archive has two members %q", tensor.Clip(string(name)))}
 	}
 	a.members[string(name)] = m
 	a.order = append(a.order, string(name))
@@ -221,21 +221,21 @@ func (a *archive) extend(m *member, extra []byte, at int64) error {
 // the same as the directory, or another reader would see another file.
 func (a *archive) data(name string, m member) (int64, error) {
 	if m.local > a.size-zipLocalBytes {
-		return 0, a.fail(m.local, "member %q does not fit the file", clip(name))
+		return 0, a.fail(m.local, "member %q does not fit the file", tensor.Clip(name))
 	}
 	b := make([]byte, min(zipLocalBytes+int64(len(name)), a.size-m.local))
 	if err := tensor.ReadFull(a.r, a.path, b, m.local); err != nil {
 		return 0, err
 	}
 	if string(b[:4]) != zipLocal || string(b[zipLocalBytes:]) != name || int(binary.LittleEndian.Uint16(b[26:])) != len(name) {
-		return 0, a.fail(m.local, "member %q is not where its directory says", clip(name))
+		return 0, a.fail(m.local, "member %q is not where its directory says", tensor.Clip(name))
 	}
 	if !m.sameAs(b) {
-		return 0, a.fail(m.local, "member %q has another size, checksum or method in its own header than in the directory", clip(name))
+		return 0, a.fail(m.local, "member %q has another size, checksum or method in its own header than in the directory", tensor.Clip(name))
 	}
 	off := m.local + zipLocalBytes + int64(len(name)) + int64(binary.LittleEndian.Uint16(b[28:]))
 	if off > a.size || m.compressed > a.size-off {
-		return 0, a.fail(m.local, "member %q does not fit the file", clip(name))
+		return 0, a.fail(m.local, "member %q does not fit the file", tensor.Clip(name))
 	}
 	return off, nil
 }
@@ -262,7 +262,7 @@ func (m member) sameAs(local []byte) bool {
 func (a *archive) read(name string, limit int64) ([]byte, error) {
 	m := a.members[name]
 	if m.size > limit {
-		return nil, &FormatError{Path: a.path, Kind: KindLimit, Offset: m.local, Msg: fmt.Sprintf("member %q has %d bytes, want at most %d", clip(name), m.size, limit)}
+		return nil, &FormatError{Path: a.path, Kind: KindLimit, Offset: m.local, Msg: fmt.Sprintf("member %q has %d bytes, want at most %d", tensor.Clip(name), m.size, limit)}
 	}
 	off, err := a.data(name, m)
 	if err != nil {
@@ -278,13 +278,13 @@ func (a *archive) read(name string, limit int64) ([]byte, error) {
 		d := flate.NewReader(io.NewSectionReader(a.r, off, m.compressed))
 		n, err := io.ReadFull(d, b)
 		if more, _ := d.Read(make([]byte, 1)); err != nil || more > 0 {
-			return nil, a.fail(m.local, "member %q does not decompress to %d bytes (got %d)", clip(name), m.size, n+more)
+			return nil, a.fail(m.local, "member %q does not decompress to %d bytes (got %d)", tensor.Clip(name), m.size, n+more)
 		}
 	default:
-		return nil, a.fail(m.local, "member %q is compressed with method %d", clip(name), m.method)
+		return nil, a.fail(m.local, "member %q is compressed with method %d", tensor.Clip(name), m.method)
 	}
 	if crc := crc32.ChecksumIEEE(b); crc != m.crc {
-		return nil, a.fail(m.local, "member %q has checksum %08x, want %08x", clip(name), crc, m.crc)
+		return nil, a.fail(m.local, "member %q has checksum %08x, want %08x", tensor.Clip(name), crc, m.crc)
 	}
 	return b, nil
 }
@@ -306,7 +306,7 @@ func readZip(r io.ReaderAt, size int64, name string) (any, *machine, error) {
 		}
 		if order := string(bytes.TrimSpace(order)); order != "little" {
 			return nil, nil, &FormatError{Path: name, Kind: KindEndian, Offset: -1,
-				Msg: fmt.Sprintf("its data is in byte order %q, want \"little\"; save it again on the machine that made it", clip(order))}
+				Msg: fmt.Sprintf("its data is in byte order %q, want \"little\"; save it again on the machine that made it", tensor.Clip(order))}
 		}
 	}
 	// A pickle that is much longer than the file it comes from is a bomb.
@@ -331,7 +331,7 @@ func (a *archive) prefix() (string, error) {
 			continue
 		}
 		if found != "" {
-			return "", a.fail(-1, "it has both %q and %q", clip(found), clip(name))
+			return "", a.fail(-1, "it has both %q and %q", tensor.Clip(found), tensor.Clip(name))
 		}
 		found = name
 	}
@@ -351,15 +351,15 @@ func (a *archive) place(prefix string, storages map[string]*place) error {
 		name := prefix + "data/" + key
 		m, ok := a.members[name]
 		fail := func(kind ErrorKind, format string, args ...any) error {
-			return &FormatError{Path: a.path, Kind: kind, Offset: -1, Msg: fmt.Sprintf("storage %q: ", clip(key)) + fmt.Sprintf(format, args...)}
+			return &FormatError{Path: a.path, Kind: kind, Offset: -1, Msg: fmt.Sprintf("storage %q: ", tensor.Clip(key)) + fmt.Sprintf(format, args...)}
 		}
 		switch {
 		case !ok && p.bytes == 0:
 			continue
 		case !ok:
-			return fail(KindStorage, "the archive has no member %q", clip(name))
+			return fail(KindStorage, "the archive has no member %q", tensor.Clip(name))
 		case m.method != methodStored:
-			return fail(KindCompressed, "member %q is compressed (method %d); unpack the archive and pack it again without compression", clip(name), m.method)
+			return fail(KindCompressed, "member %q is compressed (method %d); unpack the archive and pack it again without compression", tensor.Clip(name), m.method)
 		case m.size < p.bytes:
 			return fail(KindStorage, "found %d bytes, want %d", m.size, p.bytes)
 		}
