@@ -72,7 +72,7 @@ func (f Family) resolve(name string) target {
 			return encoderTable(rest).resolve(rest).under(p)
 		}
 	}
-	name = compatFirstStage(f, name)
+	name = firstStage(f, name, func(t *table, name string) string { return t.resolve(name).name })
 	if out, ok := photoMaker.whole(name); ok {
 		name = out
 	}
@@ -215,6 +215,12 @@ func apply(in []tensor.Tensor, names []string, resolve func(string) target) (*Re
 				return nil, err
 			}
 			out.Source, out.Swapped = swapped, true
+		case t.flat:
+			n, err := in[i].Elements()
+			if err != nil {
+				return nil, &FuseError{Name: t.name, Part: in[i].Name, Msg: err.Error()}
+			}
+			out.Shape = []int64{n}
 		}
 		if err := add(out); err != nil {
 			return nil, err
@@ -236,7 +242,13 @@ func fuseParts(in []tensor.Tensor, targets []target, parts []int) (Renamed, erro
 		fail := func(format string, args ...any) (Renamed, error) {
 			return Renamed{}, &FuseError{Name: name, Part: t.Name, Msg: fmt.Sprintf(format, args...)}
 		}
+		n, err := t.Elements()
 		switch {
+		case err != nil:
+			return fail("%v", err)
+		case n == 1 && targets[i].tail != "weight" && targets[i].tail != "bias":
+			// Joined, these would read as one scale for each row or each third.
+			return fail("it is one number for the whole part, which the fused tensor has no place for; multiply the weights by their scales, or keep the names")
 		case len(t.Shape) == 0:
 			return fail("a single number has no rows to join")
 		case t.DType != first.DType:

@@ -59,7 +59,7 @@ func (f Family) RenameCompat(name string) string {
 		}
 	}
 	name = renameEncoder(name)
-	name = compatFirstStage(f, name)
+	name = firstStage(f, name, (*table).renameCompat)
 	if out, ok := photoMaker.whole(name); ok {
 		name = out
 	}
@@ -92,13 +92,14 @@ func encoderTable(name string) *table {
 	}
 }
 
-func compatFirstStage(f Family, name string) string {
+// firstStage renames a VAE's tensor below its prefix, in either flavour.
+func firstStage(f Family, name string, rename func(*table, string) string) string {
 	for _, prefix := range []string{prefixVAE, "vae."} {
 		rest, ok := strings.CutPrefix(name, prefix)
 		if !ok {
 			continue
 		}
-		rest = f.row().vae.table().renameCompat(rest)
+		rest = rename(f.row().vae.table(), rest)
 		if f.In(GroupTinyVAE) {
 			return prefixTinyVAE + rest
 		}

@@ -115,8 +115,10 @@ var detection = []mark{
 	{Cosmos, false, []string{"blocks.0.mlp.layer1.weight"}},
 	{LTXAV, false, []string{"adaln_single.emb.timestep_embedder.linear_1.bias", "audio_patchify_proj.weight"}},
 	{LTXAV, false, []string{"adaln_single.emb.timestep_embedder.linear_1.bias", "audio_adaln_single.linear.weight"}},
-	{LTXV, false, []string{"adaln_single.emb.timestep_embedder.linear_1.bias", "transformer_blocks.0.scale_shift_table"}},
-	{LTXV, true, []string{"time_embed.emb.timestep_embedder.linear_1.bias", "transformer_blocks.0.scale_shift_table"}},
+	{LTXAV, true, []string{"time_embed.emb.timestep_embedder.linear_1.bias", "audio_proj_in.weight"}},
+	// PixArt, Allegro and Sana have all of LTXV's names but the first layer's.
+	{LTXV, false, []string{"adaln_single.emb.timestep_embedder.linear_1.bias", "transformer_blocks.0.scale_shift_table", "patchify_proj.weight"}},
+	{LTXV, true, []string{"time_embed.emb.timestep_embedder.linear_1.bias", "transformer_blocks.0.scale_shift_table", "proj_in.weight"}},
 	{MiniMaxH3, false, []string{"video_patch_proj.weight", "audio_patch_proj.weight"}},
 	{LingBotVideo, false, []string{"patch_embedder.weight"}},
 	{Wan2, false, []string{"blocks.0.cross_attn.norm_k.weight", "patch_embedding.weight"}},
@@ -135,7 +137,10 @@ var detection = []mark{
 	{ZImage, false, []string{"cap_embedder.0.weight"}},
 	{Flux, false, []string{"double_blocks.0.img_attn.proj.weight"}},
 	{Flux, false, []string{"double_blocks.0.img_attn.qkv.weight"}},
-	{Flux, true, []string{"single_transformer_blocks.0.attn.to_q.weight"}},
+	// HunyuanVideo, HunyuanImage, Bria, Ovis and ControlNets have single blocks too,
+	// but other ends.
+	{Flux, true, []string{"single_transformer_blocks.0.attn.to_q.weight", "x_embedder.weight", "context_embedder.weight", "norm_out.linear.weight", "time_text_embed.text_embedder.linear_1.weight"}},
+	{LongCat, true, []string{"single_transformer_blocks.0.attn.to_q.weight", "x_embedder.weight", "context_embedder.weight", "norm_out.linear.weight", "time_embed.timestep_embedder.linear_1.weight"}},
 	{SVD, false, []string{"input_blocks.8.0.time_mixer.mix_factor"}},
 	{SD1, false, []string{"input_blocks.0.0.weight", "output_blocks.0.0.in_layers.0.weight"}},
 	{SD1, true, []string{"down_blocks.0.resnets.0.conv1.weight", "up_blocks.0.resnets.0.conv1.weight", "time_embedding.linear_1.weight"}},
@@ -188,6 +193,13 @@ func (f *Found) refine(n *names) {
 		}
 	case Flux:
 		f.refineFlux(n)
+	case LongCat:
+		// Bria has the same names and a T5's width.
+		if n.dim("context_embedder.weight", 1) != 3584 {
+			*f = Found{}
+			return
+		}
+		f.because(n, "context_embedder.weight")
 	case ZImage:
 		// Lumina 2 has the same names; its width is 2304, Z-Image's 3840.
 		if n.dim("x_embedder.weight", 0) == 2304 || n.dim("cap_embedder.1.weight", 0) == 2304 {

@@ -192,7 +192,7 @@ var families = [numFamilies]familyRow{
 
 	Wan2:         {"wan2", "Wan 2.x", GroupWan | GroupWanVAE | GroupDiT, "wan", PredictionFlow, 0, &ditWan, vaeWan, homesT5},
 	Wan22I2V:     {"wan2.2-i2v", "Wan 2.2 I2V", GroupWan | GroupWanVAE | GroupDiT, "wan", PredictionFlow, 0, &ditWan, vaeWan, homesT5},
-	Wan22TI2V:    {"wan2.2-ti2v", "Wan 2.2 TI2V", GroupWan | GroupWanVAE | GroupDiT, "wan", PredictionFlow, 0, &ditWan, vaeWan, homesT5},
+	Wan22TI2V:    {"wan2.2-ti2v", "Wan 2.2 TI2V", GroupWan | GroupWanVAE | GroupDiT, "wan", PredictionFlow, 0, &ditWan, vaeWan22, homesT5},
 	LingBotVideo: {"lingbot-video", "LingBot Video", GroupWanVAE | GroupDiT, "", PredictionFlow, 0, nil, vaeWan, homesLLM},
 
 	QwenImage:        {"qwen-image", "Qwen-Image", GroupWanVAE | GroupDiT, "qwen_image", PredictionFlow, 0, nil, vaeWan, homesLLM},

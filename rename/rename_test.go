@@ -199,7 +199,7 @@ func TestFault050ArchitectureOfEveryFamilyThatComfyUILoads(t *testing.T) {
 		"aura":       {"double_layers.3.modX.1.weight 8 8"},
 		"hidream":    {"double_stream_blocks.0.block.ff_i.shared_experts.w3.weight 8 8"},
 		"cosmos":     {"blocks.0.mlp.layer1.weight 8 8"},
-		"ltxv":       {"adaln_single.emb.timestep_embedder.linear_1.bias 8", "transformer_blocks.0.scale_shift_table 6 8"},
+		"ltxv":       {"adaln_single.emb.timestep_embedder.linear_1.bias 8", "transformer_blocks.0.scale_shift_table 6 8", "patchify_proj.weight 8 128"},
 		"hyvid":      {"txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1.weight 8 8"},
 		"wan":        {"blocks.0.cross_attn.norm_k.weight 8", "patch_embedding.weight 5120 16 1 2 2"},
 		"lumina2":    {"cap_embedder.0.weight 8", "cap_embedder.1.weight 2304 8"},
@@ -344,4 +344,66 @@ func FuzzParseMap(f *testing.F) {
 			m.Rename("some.name.0.weight")
 		}
 	})
+}
+
+// One scale for a whole part says nothing about a third of the fused tensor.
+func TestScalesOfWholePartsAreNotJoined(t *testing.T) {
+	const at = "transformer.transformer_blocks.0.attn.to_"
+	parts := func(tail string, shape ...int64) []tensor.Tensor {
+		return []tensor.Tensor{f32(at+"q."+tail, 1, shape...), f32(at+"k."+tail, 2, shape...), f32(at+"v."+tail, 3, shape...)}
+	}
+	for _, shape := range [][]int64{{}, {1}, {1, 1}} {
+		_, err := rename.Apply(rename.Flux, parts("weight_scale", shape...))
+		var fe *rename.FuseError
+		require.ErrorAs(t, err, &fe, "%v", shape)
+		require.Equal(t, at+"q.weight_scale", fe.Part)
+		require.ErrorContains(t, err, "keep the names")
+	}
+	r, err := rename.Apply(rename.Flux, parts("weight_scale", 4, 1)) // one for each row
+	require.NoError(t, err)
+	require.Equal(t, []int64{12, 1}, r.Tensors[0].Shape)
+	r, err = rename.Apply(rename.Flux, parts("bias", 1))
+	require.NoError(t, err)
+	require.Equal(t, []int64{3}, r.Tensors[0].Shape)
+}
+
+func TestKrea2ModulationBecomesOneVector(t *testing.T) {
+	r, err := rename.Apply(rename.Krea2, []tensor.Tensor{f32("transformer.transformer_blocks.3.scale_shift_table", 0, 6, 2), f32("transformer.final_layer.scale_shift_table", 0, 2, 2)})
+	require.NoError(t, err)
+	require.Equal(t, "model.diffusion_model.blocks.3.mod.lin", r.Tensors[0].Name)
+	require.Equal(t, []int64{12}, r.Tensors[0].Shape)
+	require.Equal(t, "model.diffusion_model.last.modulation.lin", r.Tensors[1].Name)
+	require.Equal(t, []int64{2, 2}, r.Tensors[1].Shape)
+}
+
+// The autoencoders of Wan 2.1 and 2.2 share names in the diffusers layout only.
+func TestWan22AutoencoderKeepsItsLevels(t *testing.T) {
+	for from, to := range map[string]string{
+		"vae.encoder.down_blocks.1.resnets.0.conv_shortcut.weight": "first_stage_model.encoder.downsamples.1.downsamples.0.shortcut.weight",
+		"vae.encoder.down_blocks.1.downsampler.time_conv.weight":   "first_stage_model.encoder.downsamples.1.downsamples.2.time_conv.weight",
+		"vae.decoder.up_blocks.1.resnets.2.conv2.bias":             "first_stage_model.decoder.upsamples.1.upsamples.2.residual.6.bias",
+		"vae.decoder.up_blocks.0.upsampler.resample.1.weight":      "first_stage_model.decoder.upsamples.0.upsamples.3.resample.1.weight",
+	} {
+		require.Equal(t, to, rename.Wan22TI2V.Rename(from))
+	}
+	require.Equal(t, "first_stage_model.decoder.upsamples.6.residual.6.bias", rename.Wan2.Rename("vae.decoder.up_blocks.1.resnets.2.conv2.bias"))
+}
+
+// regexp puts nothing where a replacement names a group that is not there, and
+// reads $1x as a group called 1x.
+func TestMapRefusesGroupsThatAreNotThere(t *testing.T) {
+	for text, group := range map[string]string{"^(a)b -> $1c": "1c", "(a) -> ${2}": "2", "(?P<n>a) -> ${m}": "m"} {
+		_, err := rename.ParseMap(strings.NewReader("# table\n" + text))
+		var me *rename.MapError
+		require.ErrorAs(t, err, &me, text)
+		require.Equal(t, 2, me.Line)
+		require.ErrorContains(t, err, group)
+	}
+	m, err := rename.ParseMap(strings.NewReader("(?P<n>a)(b) -> ${n}.$2.$$1.${0}"))
+	require.NoError(t, err)
+	require.Equal(t, "a.b.$1.ab", m.Rename("ab"))
+	_, err = rename.ParseMap(strings.NewReader("a -> b\nc -> " + strings.Repeat("d", 1<<17)))
+	var me *rename.MapError
+	require.ErrorAs(t, err, &me)
+	require.Equal(t, 2, me.Line)
 }

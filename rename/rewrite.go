@@ -2,9 +2,11 @@ package rename
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/sdtool/sdtool/tensor"
@@ -73,7 +75,8 @@ func ParseMap(r io.Reader) (*Map, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxMapLine)
 	m := &Map{}
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		text := strings.TrimSpace(lines.Text())
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
@@ -91,7 +94,13 @@ func ParseMap(r io.Reader) (*Map, error) {
 		if err != nil {
 			return fail(err.Error())
 		}
+		if group, ok := missingGroup(re, to); !ok {
+			return fail(fmt.Sprintf("the replacement names group %q, which the pattern lacks (write ${1}x for $1 before letters)", group))
+		}
 		m.rules = append(m.rules, mapRule{re, to})
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return nil, &MapError{Line: n, Msg: fmt.Sprintf("longer than %d bytes", maxMapLine)}
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read name table: %w", err)
@@ -100,6 +109,25 @@ func ParseMap(r io.Reader) (*Map, error) {
 		return nil, &MapError{Line: 1, Msg: "the table has no rule"}
 	}
 	return m, nil
+}
+
+// groupRef is a reference to a group as regexp's Expand reads it, or "$$".
+var groupRef = regexp.MustCompile(`\$(?:\$|\{(\w+)\}|(\w+))`)
+
+// missingGroup checks that every group a replacement names is there: regexp would
+// put nothing in its place, and "$1x" names a group "1x".
+func missingGroup(re *regexp.Regexp, to string) (group string, ok bool) {
+	for _, m := range groupRef.FindAllStringSubmatch(to, -1) {
+		group = m[1] + m[2]
+		if group == "" {
+			continue
+		}
+		if i, err := strconv.Atoi(group); err == nil && i <= re.NumSubexp() || re.SubexpIndex(group) >= 0 {
+			continue
+		}
+		return group, false
+	}
+	return "", true
 }
 
 // Rename returns the new name; the name itself if no rule matches. Only the part

@@ -130,6 +130,7 @@ type target struct {
 	ragged   bool
 	flip     bool   // swap the two halves of axis 0
 	unless   string // do not swap if a tensor of this name exists
+	flat     bool   // all axes become one
 }
 
 // resolve returns where the default flavour sends a name.
@@ -155,6 +156,14 @@ func newTable(limits map[string]int, rules []rule, stages ...stage) table {
 	}
 }
 
+// first puts rules before a table, for the default flavour only.
+func (t table) first(rules []rule) table {
+	t.rules = append(rules, t.rules...)
+	all := t.rules
+	t.index = sync.OnceValue(func() ruleIndex { return newRuleIndex(all) })
+	return t
+}
+
 // then adds stages that only the default flavour has.
 func (t table) then(stages ...stage) table {
 	t.stages = append(stages, t.stages...)
@@ -178,6 +187,7 @@ type rule struct {
 	ragged   bool // may differ from part 0 in its number of rows
 	flip     bool
 	unless   string
+	flat     bool // all axes become one
 	ours     bool // not known to stable-diffusion.cpp
 }
 
@@ -203,6 +213,9 @@ func ragged(parts []rule, from int) []rule {
 
 // flip swaps the two halves of axis 0.
 func flip(from, to string) []rule { return []rule{{from: from, to: to, flip: true}} }
+
+// flatten makes all axes one; the bytes stay.
+func flatten(from, to string) []rule { return []rule{{from: from, to: to, flat: true}} }
 
 // flipUnless swaps the halves where the block has no tensor named unless.
 func flipUnless(from, to, unless string) []rule {
@@ -354,7 +367,7 @@ func (x ruleIndex) match(name string) (target, bool) {
 func (r rule) target(number, tail string) target {
 	fill := strings.NewReplacer(anyBlock, number, "."+anyKind, dotted(tail), anyKind, tail, "."+anyTail, dotted(tail), anyTail, dotted(tail))
 	stem := strings.NewReplacer(anyBlock, number, "."+anyKind, "", "."+anyTail, "", anyTail, "")
-	t := target{name: fill.Replace(r.to), part: r.part, of: r.of, ragged: r.ragged, group: stem.Replace(r.from), tail: tail, flip: r.flip}
+	t := target{name: fill.Replace(r.to), part: r.part, of: r.of, ragged: r.ragged, group: stem.Replace(r.from), tail: tail, flip: r.flip, flat: r.flat}
 	if r.unless != "" {
 		t.unless = fill.Replace(r.unless)
 	}

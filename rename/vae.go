@@ -6,12 +6,13 @@ import "fmt"
 type vaeNames uint8
 
 const (
-	vaeLDM  vaeNames = iota // AutoencoderKL
-	vaeWan                  // Wan's causal 3-D autoencoder
-	vaeKeep                 // no second spelling known
+	vaeLDM   vaeNames = iota // AutoencoderKL
+	vaeWan                   // Wan's causal 3-D autoencoder
+	vaeWan22                 // that of Wan 2.2 TI2V
+	vaeKeep                  // no second spelling known
 )
 
-var vaeTables = [...]*table{vaeLDM: &autoencoderKL, vaeWan: &wanVAE, vaeKeep: {}}
+var vaeTables = [...]*table{vaeLDM: &autoencoderKL, vaeWan: &wanVAE, vaeWan22: &wanVAE22, vaeKeep: {}}
 
 func (v vaeNames) table() *table { return vaeTables[v] }
 

@@ -50,3 +50,37 @@ func wanVAEBlocks() pairs {
 	}
 	return p
 }
+
+// wanVAE22 is the autoencoder of Wan 2.2 TI2V, whose levels are kept together in
+// both layouts. A level ends in a resampler, counted after its two (encoder) or
+// three (decoder) residual blocks. stable-diffusion.cpp has no such table.
+var wanVAE22 = table{
+	compat: wanVAE.compat,
+	stages: []stage{
+		wanVAE.stages[0],
+		{prefix: wanVAE22Blocks()},
+		wanVAE.stages[2],
+	},
+}
+
+func wanVAE22Blocks() pairs {
+	p := pairs{{"quant_conv.", "conv1."}, {"post_quant_conv.", "conv2."}}
+	for _, half := range []struct {
+		from, to, sampler string
+		blocks            int
+	}{
+		{"encoder.down_blocks.%d.", "encoder.downsamples.%[1]d.downsamples.", "downsampler.", 2},
+		{"decoder.up_blocks.%d.", "decoder.upsamples.%[1]d.upsamples.", "upsampler.", 3},
+	} {
+		for level := range 4 {
+			from, to := fmt.Sprintf(half.from, level), fmt.Sprintf(half.to, level)
+			for r := range half.blocks {
+				p = append(p,
+					pair{fmt.Sprintf("%sresnets.%d.conv_shortcut.", from, r), fmt.Sprintf("%s%d.shortcut.", to, r)},
+					pair{fmt.Sprintf("%sresnets.%d.", from, r), fmt.Sprintf("%s%d.residual.", to, r)})
+			}
+			p = append(p, pair{from + half.sampler, fmt.Sprintf("%s%d.", to, half.blocks)})
+		}
+	}
+	return p
+}

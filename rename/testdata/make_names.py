@@ -48,6 +48,7 @@ kl = dict(block_out_channels=(128, 256, 512, 512), down_block_types=("DownEncode
 put("sd1/vae", lambda: D.AutoencoderKL(latent_channels=4, **kl))
 put("flux/vae", lambda: D.AutoencoderKL(latent_channels=16, use_quant_conv=False, use_post_quant_conv=False, **kl))
 put("wan2/vae", lambda: D.AutoencoderKLWan())
+put("wan2.2-ti2v/vae", lambda: D.AutoencoderKLWan(base_dim=160, decoder_base_dim=256, z_dim=48, in_channels=12, out_channels=12, is_residual=True))
 put("qwen-image/vae", lambda: D.AutoencoderKLQwenImage())
 clip = dict(vocab_size=49408, hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
 put("sd1/text_encoder", lambda: CLIPTextModel(CLIPTextConfig(**clip)))
@@ -69,6 +70,21 @@ put("wan2/i2v", lambda: D.WanTransformer3DModel(in_channels=36, image_dim=1280, 
 put("z-image/transformer", lambda: D.ZImageTransformer2DModel())
 put("lumina2/transformer", lambda: D.Lumina2Transformer2DModel())
 put("ltxv/transformer", lambda: D.LTXVideoTransformer3DModel())
+put("longcat/transformer", lambda: D.LongCatImageTransformer2DModel())
+put("flux2-klein/transformer", lambda: D.Flux2Transformer2DModel(num_layers=5, num_single_layers=20))
+put("krea2/transformer", lambda: D.Krea2Transformer2DModel())
+put("wan2.2-i2v/transformer", lambda: D.WanTransformer3DModel(in_channels=36))
+put("wan2.2-ti2v/transformer", lambda: D.WanTransformer3DModel(in_channels=48, out_channels=48, num_attention_heads=24, ffn_dim=14336, num_layers=30))
+
+# Models that share names with a family and are none of it; a block of each kind is enough.
+put("unknown/hunyuan-video", lambda: D.HunyuanVideoTransformer3DModel(num_layers=1, num_single_layers=1))
+put("unknown/hunyuan-image", lambda: D.HunyuanImageTransformer2DModel(num_layers=1, num_single_layers=1))
+put("unknown/bria", lambda: D.BriaTransformer2DModel(num_layers=1, num_single_layers=1))
+put("unknown/ovis", lambda: D.OvisImageTransformer2DModel(num_layers=1, num_single_layers=1))
+put("unknown/flux-controlnet", lambda: D.FluxControlNetModel(num_layers=1, num_single_layers=1))
+put("unknown/pixart", lambda: D.PixArtTransformer2DModel(num_layers=1))
+put("unknown/sana", lambda: D.SanaTransformer2DModel(num_layers=1))
+put("unknown/allegro", lambda: D.AllegroTransformer3DModel(num_layers=1))
 
 path = pathlib.Path(__file__).parent / "names.txt.gz"
 path.write_bytes(gzip.compress("\n".join(out).encode() + b"\n", 9, mtime=0))
