@@ -82,6 +82,8 @@ var layouts = map[string]string{
 	"longcat/transformer":     flux + `)`,
 	"flux2-klein/transformer": flux + `|(double_stream_modulation_(img|txt)|single_stream_modulation)\.lin\.)`,
 	"krea2/transformer":       krea2,
+	"sefi-image/transformer":  flux + `|(double_stream_modulation_(img|txt)|single_stream_modulation)\.lin\.|dual_time_embed\.)`,
+	"ideogram4/transformer":   `^model\.diffusion_model\.(adaln_proj|embed_image_indicator|final_layer|input_proj|layers|llm_cond_norm|llm_cond_proj|t_embedding)\.`,
 	"wan2.2-ti2v/vae":         wanVAE22,
 	"flux2/transformer":       flux + `|(double_stream_modulation_(img|txt)|single_stream_modulation)\.lin\.)`,
 	"chroma/transformer":      flux + `|distilled_guidance_layer\.)`,
@@ -96,7 +98,7 @@ var layouts = map[string]string{
 // Every name of every model is mapped, none is lost, no two become one.
 func TestCompleteNameListsAreMapped(t *testing.T) {
 	list := models(t)
-	require.Len(t, list, 37)
+	require.Len(t, list, 39)
 	for _, m := range list {
 		if m.family == foreign {
 			continue
@@ -189,7 +191,7 @@ func TestFamiliesOfCompleteModels(t *testing.T) {
 			}
 			original := rename.Detect(renamed)
 			require.Equal(t, family, original.Family, "evidence %v", original.Evidence)
-			require.False(t, original.Diffusers && family != rename.QwenImage)
+			require.False(t, original.Diffusers)
 		})
 	}
 }

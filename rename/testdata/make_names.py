@@ -76,6 +76,18 @@ put("krea2/transformer", lambda: D.Krea2Transformer2DModel())
 put("wan2.2-i2v/transformer", lambda: D.WanTransformer3DModel(in_channels=36))
 put("wan2.2-ti2v/transformer", lambda: D.WanTransformer3DModel(in_channels=48, out_channels=48, num_attention_heads=24, ffn_dim=14336, num_layers=30))
 
+put("ideogram4/transformer", lambda: D.Ideogram4Transformer2DModel())
+
+# SeFi-Image has no class here: its transformer is FLUX.2's under "backbone." beside a
+# second time embedding (the peer's convert_sefi.py).
+at = out.index("# flux2/transformer")
+sefi = ["# sefi-image/transformer"]
+for line in out[at + 1:]:
+    if line.startswith("#"):
+        break
+    sefi.append("backbone." + line)
+out += sefi + [f"dual_time_embed.{e}_embedder.linear_{i}.{k}" for e in ("semantic", "texture") for i in (1, 2) for k in ("weight 6144,256", "bias 6144")]
+
 # Models that share names with a family and are none of it; a block of each kind is enough.
 put("unknown/hunyuan-video", lambda: D.HunyuanVideoTransformer3DModel(num_layers=1, num_single_layers=1))
 put("unknown/hunyuan-image", lambda: D.HunyuanImageTransformer2DModel(num_layers=1, num_single_layers=1))
