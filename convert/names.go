@@ -260,7 +260,15 @@ func (c *Conversion) architecture(g *group, o *Options) string {
 	for i, it := range g.items {
 		infos[i] = it.Info
 	}
-	f := rename.Detect(infos).Family
+	found := rename.Detect(infos)
+	f := found.Family
+	if found.Diffusers && !o.Policy.Compat {
+		advice := "--names ldm changes them"
+		if o.Names != NamesKeep {
+			advice = "sdtool has no table for this family"
+		}
+		c.warn("the names follow the diffusers layout, which loaders of GGUF files do not read; %s", advice)
+	}
 	if o.Family.Known() && (g.role == RoleModel || g.role == RoleDiffusion) {
 		f = o.Family
 	}

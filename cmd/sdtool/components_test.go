@@ -157,3 +157,14 @@ func TestDiffusersFolder(t *testing.T) {
 	require.Equal(t, []int64{4, 32}, contents(t, out)["model.diffusion_model.input_blocks.0.0.weight"].Shape)
 	require.Contains(t, ok(t, "inspect", dir).stdout, "diffusers")
 }
+
+func TestDiffusersNamesInGGUFAreWarnedOf(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil,
+		rampTensor("single_transformer_blocks.0.attn.to_q.weight", 4, 32), rampTensor("x_embedder.weight", 4, 64), rampTensor("context_embedder.weight", 4, 32),
+		rampTensor("norm_out.linear.weight", 4, 32), rampTensor("time_text_embed.text_embedder.linear_1.weight", 4, 32))
+	r := ok(t, "convert", "--diffusion-model", in, "-o", filepath.Join(dir, "kept.gguf"))
+	require.Contains(t, r.stderr, "--names ldm changes them")
+	r = ok(t, "convert", "--diffusion-model", in, "-o", filepath.Join(dir, "kept.safetensors"))
+	require.NotContains(t, r.stderr, "diffusers layout")
+}
