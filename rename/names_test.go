@@ -56,6 +56,7 @@ func models(t *testing.T) []model {
 var prefixes = map[string]string{
 	"unet": "unet.", "transformer": "transformer.", "medium": "transformer.", "i2v": "transformer.",
 	"vae": "vae.", "text_encoder": "te.", "text_encoder_2": "te2.",
+	"open_clip": "cond_stage_model.model.", "open_clip_g": "conditioner.embedders.1.model.", "t5_gguf": "text_encoders.t5xxl.transformer.", "controlnet": "",
 }
 
 const foreign = "unknown" // the family of lists that belong to none
@@ -82,6 +83,10 @@ var layouts = map[string]string{
 	"longcat/transformer":     flux + `)`,
 	"flux2-klein/transformer": flux + `|(double_stream_modulation_(img|txt)|single_stream_modulation)\.lin\.)`,
 	"krea2/transformer":       krea2,
+	"sd2/open_clip":           `^cond_stage_model\.transformer\.text_model\.(embeddings\.(token|position)_embedding\.weight$|text_projection$|final_layer_norm\.|encoder\.layers\.\d+\.(self_attn\.(in|out)_proj|layer_norm[12]|mlp\.fc[12])\.)`,
+	"sdxl/open_clip_g":        `^cond_stage_model\.1\.transformer\.text_model\.(embeddings\.(token|position)_embedding\.weight$|text_projection$|final_layer_norm\.|encoder\.layers\.\d+\.(self_attn\.(in|out)_proj|layer_norm[12]|mlp\.fc[12])\.)`,
+	"flux/t5_gguf":            `^text_encoders\.t5xxl\.transformer\.(shared\.weight$|encoder\.(final_layer_norm\.weight$|block\.\d+\.layer\.(0\.(SelfAttention\.(q|k|v|o|relative_attention_bias)|layer_norm)|1\.(DenseReluDense\.w(i_0|i_1|o)|layer_norm))\.weight$))`,
+	"sdxl/controlnet":         `^(time_embed|label_emb|input_blocks|middle_block|input_hint_block|zero_convs|middle_block_out)\.`,
 	"sefi-image/transformer":  flux + `|(double_stream_modulation_(img|txt)|single_stream_modulation)\.lin\.|dual_time_embed\.)`,
 	"ideogram4/transformer":   `^model\.diffusion_model\.(adaln_proj|embed_image_indicator|final_layer|input_proj|layers|llm_cond_norm|llm_cond_proj|t_embedding)\.`,
 	"wan2.2-ti2v/vae":         wanVAE22,
@@ -98,7 +103,7 @@ var layouts = map[string]string{
 // Every name of every model is mapped, none is lost, no two become one.
 func TestCompleteNameListsAreMapped(t *testing.T) {
 	list := models(t)
-	require.Len(t, list, 39)
+	require.Len(t, list, 43)
 	for _, m := range list {
 		if m.family == foreign {
 			continue

@@ -88,6 +88,31 @@ for line in out[at + 1:]:
     sefi.append("backbone." + line)
 out += sefi + [f"dual_time_embed.{e}_embedder.linear_{i}.{k}" for e in ("semantic", "texture") for i in (1, 2) for k in ("weight 6144,256", "bias 6144")]
 
+
+# open_clip's text towers, ViT-H (SD 2) and ViT-bigG (SDXL): its TextTransformer written out.
+def open_clip(name, width, layers, project):
+    out.append(f"# {name}")
+    out.extend([f"positional_embedding 77,{width}", f"token_embedding.weight 49408,{width}", f"ln_final.weight {width}", f"ln_final.bias {width}", f"text_projection {width},{project}"])
+    for i in range(layers):
+        b = f"transformer.resblocks.{i}."
+        for ln in ("ln_1", "ln_2"):
+            out.extend([f"{b}{ln}.weight {width}", f"{b}{ln}.bias {width}"])
+        out.extend([f"{b}attn.in_proj_weight {3 * width},{width}", f"{b}attn.in_proj_bias {3 * width}", f"{b}attn.out_proj.weight {width},{width}", f"{b}attn.out_proj.bias {width}",
+                    f"{b}mlp.c_fc.weight {4 * width},{width}", f"{b}mlp.c_fc.bias {4 * width}", f"{b}mlp.c_proj.weight {width},{4 * width}", f"{b}mlp.c_proj.bias {width}"])
+
+
+open_clip("sd2/open_clip", 1024, 24, 1024)
+open_clip("sdxl/open_clip_g", 1280, 32, 1280)
+
+# llama.cpp's names of t5-v1_1-xxl's encoder (gguf-py's MODEL_TENSORS of T5ENCODER).
+out += ["# flux/t5_gguf", "token_embd.weight 32128,4096", "enc.output_norm.weight 4096", "enc.blk.0.attn_rel_b.weight 32,64"]
+for i in range(24):
+    out += [f"enc.blk.{i}.{n}" for n in ("attn_norm.weight 4096", "attn_q.weight 4096,4096", "attn_k.weight 4096,4096", "attn_v.weight 4096,4096", "attn_o.weight 4096,4096",
+            "ffn_norm.weight 4096", "ffn_gate.weight 10240,4096", "ffn_up.weight 10240,4096", "ffn_down.weight 4096,10240")]
+put("sdxl/controlnet", lambda: D.ControlNetModel(cross_attention_dim=2048, attention_head_dim=[5, 10, 20], use_linear_projection=True,
+    block_out_channels=(320, 640, 1280), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+    transformer_layers_per_block=[1, 2, 10], addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816))
+
 # Models that share names with a family and are none of it; a block of each kind is enough.
 put("unknown/hunyuan-video", lambda: D.HunyuanVideoTransformer3DModel(num_layers=1, num_single_layers=1))
 put("unknown/hunyuan-image", lambda: D.HunyuanImageTransformer2DModel(num_layers=1, num_single_layers=1))
