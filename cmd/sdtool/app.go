@@ -75,7 +75,7 @@ func (a *app) code(ctx context.Context, err error) int {
 // report prints an error on one line, and the place in a type rule below it.
 func (a *app) report(err error, code int) {
 	if code == exitInterrupted {
-		fmt.Fprintln(a.stderr, "sdtool: interrupted; nothing is left half written")
+		fmt.Fprintln(a.stderr, "sdtool: interrupted; no output is left half written (with --resume, the same command goes on from here)")
 		return
 	}
 	fmt.Fprintf(a.stderr, "sdtool: %s\n", clean(strings.ReplaceAll(err.Error(), "\n", "; ")))

@@ -178,6 +178,9 @@ func (f *convertFlags) options() (*convert.Options, error) {
 			AllowNoMatch: f.allowNoMatch, NoWeights: f.noWeights,
 		},
 	}
+	if f.requireIM && len(f.imatrix) == 0 {
+		return nil, usagef("--require-imatrix without --imatrix")
+	}
 	if len(o.Inputs) == 0 {
 		return nil, usagef("no input: give -m FILE, or a component as --diffusion-model FILE")
 	}

@@ -24,6 +24,9 @@ func newEngineCommand(a *app) *cobra.Command {
 		Short: "Tell what models can be run on",
 		Long: `Models are run by the ggml library, which is loaded when it is needed: from --ggml-lib DIR, $SDTOOL_GGML, a folder
 ggml beside the executable, native/ggml of a checkout (native/ggml/fetch.sh fills it), or where the system keeps it.`,
+		Example: "  sdtool engine info",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newEngineInfoCommand(a))
 	return cmd

@@ -23,6 +23,9 @@ model runs. 'sdtool convert --imatrix FILE' spends the bits of a quantized type 
 
 Two file forms are read, told apart by content: the legacy .dat that stable-diffusion.cpp and older llama.cpp write,
 and the GGUF form that llama-imatrix writes now.`,
+		Example: "  sdtool imatrix show imatrix.dat",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newImatrixMergeCommand(a), newImatrixConvertCommand(a), newImatrixShowCommand(a),
 		newImatrixCompareCommand(a), newImatrixPlotCommand(a), newImatrixCollectCommand(a))

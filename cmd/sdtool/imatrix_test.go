@@ -110,3 +110,9 @@ func TestConvertFeedsTheQuantizerWhatPeersDo(t *testing.T) {
 		}
 	}
 }
+
+func TestGroupsRefuseUnknownCommands(t *testing.T) {
+	fails(t, exitUsage, "unknown command", "imatrix", "merg", "a.dat")
+	fails(t, exitUsage, "unknown command", "engine", "foo")
+	fails(t, exitUsage, "without --imatrix", "convert", "-m", "x.safetensors", "-o", "y.gguf", "--require-imatrix")
+}
