@@ -75,15 +75,15 @@ func openComponent(in Input, o OpenOptions, scales Scales) (*Component, error) {
 // decode multiplies scaled weights by their scales.
 func (c *Component) decode(scales Scales) error {
 	so := scaled.Options{Metadata: c.Strings}
-	if scales == ScalesIgnore || !scaled.Present(c.Tensors, so) {
+	switch scales {
+	case ScalesIgnore:
 		return nil
-	}
-	if scales == ScalesKeep {
-		c.opaque = true
+	case ScalesKeep:
+		c.opaque = scaled.Present(c.Tensors, so)
 		return nil
 	}
 	tensors, report, err := scaled.Decode(c.Tensors, so)
-	if err != nil {
+	if err != nil || report.Empty() {
 		return err
 	}
 	c.Tensors, c.Scaled = tensors, report

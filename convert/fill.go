@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/sdtool/sdtool/quant"
@@ -129,7 +128,7 @@ func (f *floatFill) read(dst []float32, at int64, s *writer.Scratch) error {
 		return f.floats.ReadFloats(dst, at)
 	}
 	raw := s.Bytes(1, f.inBytes(int64(len(dst))))
-	if err := readFull(f.source, raw, f.inBytes(at)); err != nil {
+	if err := tensor.ReadExact(f.source, raw, f.inBytes(at)); err != nil {
 		return err
 	}
 	return f.from.Dequantize(dst, raw)
@@ -187,18 +186,6 @@ func (f *floatFill) quantize(dst []byte, src []float32, rows, cols int64, weight
 	return err
 }
 
-// readFull reads exactly len(p) bytes.
-func readFull(r io.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(p, off)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // rawFill passes stored bytes on that do not lie in one run of a file.
 type rawFill struct {
 	source tensor.Source
@@ -209,5 +196,5 @@ func (f *rawFill) Unit() int64         { return f.unit }
 func (f *rawFill) Scratch(int64) int64 { return 0 }
 
 func (f *rawFill) Fill(_ context.Context, dst []byte, first, n int64, _ *writer.Scratch) error {
-	return readFull(f.source, dst, first*f.unit)
+	return tensor.ReadExact(f.source, dst, first*f.unit)
 }

@@ -40,7 +40,7 @@ func (f *intFill) Fill(ctx context.Context, dst []byte, first, n int64, s *write
 		}
 		count := min(n-done, pieceElements)
 		raw := s.Bytes(1, count*in)
-		if err := readFull(f.source, raw, (first+done)*in); err != nil {
+		if err := tensor.ReadExact(f.source, raw, (first+done)*in); err != nil {
 			return err
 		}
 		for i := range count {
@@ -132,7 +132,7 @@ func narrow(t tensor.Tensor) (bool, error) {
 	buf := make([]byte, min(size, 1<<16))
 	for at := int64(0); at < size; at += int64(len(buf)) {
 		part := buf[:min(int64(len(buf)), size-at)]
-		if err := readFull(t.Source, part, at); err != nil {
+		if err := tensor.ReadExact(t.Source, part, at); err != nil {
 			return false, fmt.Errorf("read tensor %q: %w", t.Name, err)
 		}
 		for i := 0; i+8 <= len(part); i += 8 {

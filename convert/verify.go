@@ -244,7 +244,7 @@ func readNumbers(t tensor.Tensor, dst []float32, first int64) error {
 	codec := quant.Lookup(t.DType)
 	size := func(n int64) int64 { return n / t.DType.Block() * t.DType.BlockBytes() }
 	raw := make([]byte, size(int64(len(dst))))
-	if err := readFull(t.Source, raw, size(first)); err != nil {
+	if err := tensor.ReadExact(t.Source, raw, size(first)); err != nil {
 		return err
 	}
 	return codec.Dequantize(dst, raw)
@@ -270,12 +270,12 @@ func sameBytes(ctx context.Context, e *writer.Entry, got tensor.Tensor) (bool, e
 		n := min(step, size/unit-first)
 		a, b := fresh[:n*unit], stored[:n*unit]
 		if e.Copy != nil {
-			err = readFull(e.Copy, a, first)
+			err = tensor.ReadExact(e.Copy, a, first)
 		} else {
 			err = e.Fill.Fill(ctx, a, first, n, &scratch)
 		}
 		if err == nil {
-			err = readFull(got.Source, b, first*unit)
+			err = tensor.ReadExact(got.Source, b, first*unit)
 		}
 		if err != nil || !bytes.Equal(a, b) {
 			return false, err

@@ -34,6 +34,9 @@ func (r *Report) Decoded(name string) bool {
 	return slices.ContainsFunc(r.Weights, func(w Weight) bool { return w.Name == name })
 }
 
+// Empty reports whether nothing was decoded or dropped.
+func (r *Report) Empty() bool { return len(r.Weights) == 0 && len(r.Dropped) == 0 }
+
 // Schemes counts the decoded weights by scheme.
 func (r *Report) Schemes() map[Scheme]int {
 	n := make(map[Scheme]int)
@@ -45,12 +48,8 @@ func (r *Report) Schemes() map[Scheme]int {
 
 // Present reports whether the tensors hold anything that Decode would change.
 func Present(tensors []tensor.Tensor, o Options) bool {
-	d, err := newDecoder(tensors, o)
-	if err != nil {
-		return true
-	}
-	_, report, err := d.run()
-	return err != nil || len(report.Weights) > 0 || len(report.Dropped) > 0
+	_, report, err := Decode(tensors, o)
+	return err != nil || !report.Empty()
 }
 
 // Decode returns the tensors with scaled weights as plain F32 and their

@@ -1,25 +1,19 @@
 package scaled
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"math"
+	"sync"
 
 	"github.com/sdtool/sdtool/quant"
 	"github.com/sdtool/sdtool/tensor"
 )
 
-// readBytes fills raw from a source; io.ReaderAt may report EOF with a full read.
+// readBytes fills raw from a tensor's stored bytes.
 func readBytes(t *tensor.Tensor, raw []byte, off int64) error {
-	n, err := t.Source.ReadAt(raw, off)
-	if n == len(raw) {
-		return nil
+	if err := tensor.ReadExact(t.Source, raw, off); err != nil {
+		return fmt.Errorf("read %q: %w", t.Name, err)
 	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("read %q: %w", t.Name, err)
+	return nil
 }
 
 // readFloats returns n elements of a plain float tensor from first on.
@@ -78,8 +72,12 @@ type codes struct {
 
 func newCodes(d tensor.DType, hiFirst bool) codes { return codes{dtype: d, hiFirst: hiFirst} }
 
-// e2m1 are the values of the 4-bit codes (OCP Microscaling formats, FP4).
-var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+// e2m1 returns the values of the 4-bit codes.
+var e2m1 = sync.OnceValues(func() (values [16]float32, err error) {
+	all := []byte{0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe} // the even code is in the low half
+	err = quant.Lookup(tensor.F4E2M1).Dequantize(values[:], all)
+	return values, err
+})
 
 // read decodes elements from first on. raw is scratch of at least len(dst)+1 bytes.
 func (c codes) read(t *tensor.Tensor, dst []float32, first int64, raw []byte) error {
@@ -101,6 +99,10 @@ func (c codes) read(t *tensor.Tensor, dst []float32, first int64, raw []byte) er
 	if err := readBytes(t, raw, first/2); err != nil {
 		return err
 	}
+	values, err := e2m1()
+	if err != nil {
+		return err
+	}
 	high := int64(1)
 	if c.hiFirst {
 		high = 0
@@ -111,7 +113,7 @@ func (c codes) read(t *tensor.Tensor, dst []float32, first int64, raw []byte) er
 		if at%2 == high {
 			b >>= 4
 		}
-		dst[i] = e2m1[b&15]
+		dst[i] = values[b&15]
 	}
 	return nil
 }

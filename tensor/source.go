@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 )
@@ -68,6 +69,19 @@ func ReadFull(r io.ReaderAt, path string, p []byte, off int64) error {
 		return nil
 	}
 	return short(path, off, n, len(p), err)
+}
+
+// ReadExact reads exactly len(p) bytes of a Source from off on. Less is an error that
+// wraps io.ErrUnexpectedEOF, unless the Source gave another cause.
+func ReadExact(s io.ReaderAt, p []byte, off int64) error {
+	n, err := s.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // Layout says where everything goes in an output file: the complete header and,

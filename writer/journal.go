@@ -53,33 +53,34 @@ func identity(p *Plan, fingerprint string) string {
 }
 
 // openJournal reads the journal of an unfinished output and checks what it says
-// against the temporary file, or begins one. fresh tells that there was none.
-func openJournal(t *target, p *Plan, fingerprint string) (j *journal, fresh bool, err error) {
-	j = &journal{path: journalPath(t.temp), done: make(map[int][]stretch)}
+// against the temporary file, or begins one.
+func openJournal(t *target, p *Plan, fingerprint string) (*journal, error) {
+	j := &journal{path: journalPath(t.temp), done: make(map[int][]stretch)}
 	title := journalTitle + " " + identity(p, fingerprint)
 	old, err := os.Open(j.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		fresh = true
+		return j, j.begin(title)
 	case err != nil:
-		return nil, false, err
-	default:
-		err = j.read(old, title, t.out, p)
-		if err = errors.Join(err, old.Close()); err != nil {
-			return nil, false, fmt.Errorf("go on with %s: %w", t.path, err)
-		}
+		return nil, err
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	if fresh {
-		flags |= os.O_TRUNC
+	err = j.read(old, title, t.out, p)
+	if err = errors.Join(err, old.Close()); err != nil {
+		return nil, fmt.Errorf("go on with %s: %w", t.path, err)
 	}
-	if j.file, err = os.OpenFile(j.path, flags, 0o666); err != nil {
-		return nil, false, err
+	j.file, err = os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o666)
+	return j, err
+}
+
+// begin makes an empty journal.
+func (j *journal) begin(title string) (err error) {
+	if j.file, err = os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o666); err != nil {
+		return err
 	}
-	if fresh {
-		_, err = j.file.WriteString(title + "\n")
+	if _, err = j.file.WriteString(title + "\n"); err != nil {
+		return errors.Join(err, j.file.Close())
 	}
-	return j, fresh, err
+	return nil
 }
 
 // read takes over the chunks that are really there.
@@ -101,10 +102,7 @@ func (j *journal) read(r io.Reader, title string, out output, p *Plan) error {
 			continue
 		}
 		e := &p.Entries[entry]
-		unit := int64(1)
-		if e.Copy == nil && e.Fill != nil {
-			unit = e.Fill.Unit()
-		}
+		unit := e.unit()
 		size, err := e.Bytes()
 		if err != nil || s.to > size/unit {
 			continue

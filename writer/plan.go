@@ -30,6 +30,14 @@ type Entry struct {
 	Order Order
 }
 
+// unit is the number of bytes in which jobs count the entry: one for a copy.
+func (e *Entry) unit() int64 {
+	if e.Copy == nil && e.Fill != nil {
+		return e.Fill.Unit()
+	}
+	return 1
+}
+
 // Order is a place in the inputs: a number for the file and an offset in it.
 type Order struct {
 	File   int

@@ -146,7 +146,7 @@ func openTarget(sys system, path string, overwrite bool, inputs []string, keep b
 // resume leaves out of the schedule what an earlier run has written, and returns
 // the number of its bytes.
 func (t *target) resume(p *Plan, s *schedule, fingerprint string) (int64, error) {
-	j, _, err := openJournal(t, p, fingerprint)
+	j, err := openJournal(t, p, fingerprint)
 	if err != nil {
 		return 0, err
 	}
@@ -158,11 +158,7 @@ func (t *target) resume(p *Plan, s *schedule, fingerprint string) (int64, error)
 			left = append(left, job)
 			continue
 		}
-		n := job.n
-		if e := &p.Entries[job.entry]; e.Copy == nil {
-			n *= e.Fill.Unit()
-		}
-		done += n
+		done += job.n * p.Entries[job.entry].unit()
 	}
 	s.jobs = left
 	return done, nil

@@ -159,12 +159,10 @@ type worker struct {
 func (w *worker) do(ctx context.Context, j job) error {
 	e := &w.run.plan.Entries[j.entry]
 	at := w.run.plan.Layout.Offsets[j.entry]
-	n := j.n
 	var err error
 	if e.Copy != nil {
 		err = w.copy(e.Copy, at+j.first, j)
 	} else {
-		n *= e.Fill.Unit()
 		err = w.fill(ctx, e, at, j)
 	}
 	if err != nil {
@@ -173,7 +171,7 @@ func (w *worker) do(ctx context.Context, j job) error {
 		}
 		return &TensorError{e.Name, err}
 	}
-	w.run.progress(e, n)
+	w.run.progress(e, j.n*e.unit())
 	return nil
 }
 

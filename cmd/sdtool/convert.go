@@ -435,8 +435,8 @@ func (a *app) runConvert(ctx context.Context, f *convertFlags) (err error) {
 		}
 	}
 	return a.writeConversion(ctx, c, &writeFlags{
-		overwrite: f.overwrite, threads: f.threads, memory: f.memory, progress: f.progress, json: f.json,
-		resume: f.resume,
+		poolFlags: poolFlags{overwrite: f.overwrite, threads: f.threads, memory: f.memory, progress: f.progress},
+		json:      f.json, resume: f.resume,
 	})
 }
 
@@ -447,11 +447,9 @@ func (a *app) writeConversion(ctx context.Context, c *convert.Conversion, f *wri
 	if err != nil {
 		return err
 	}
-	err = c.Write(ctx, convert.WriteOptions{
-		Resume:    f.resume,
-		Overwrite: f.overwrite, Threads: f.threads, MaxMemory: int64(f.memory),
-		Progress: func(w writer.Progress) { p.set(w.Done, w.Total, w.Tensor) },
-	})
+	o := f.options(p)
+	o.Resume = f.resume
+	err = c.Write(ctx, o)
 	p.close(err == nil)
 	if err != nil {
 		return err

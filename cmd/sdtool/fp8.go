@@ -27,24 +27,41 @@ scales in as well, on the way to any type.`
 // fp8Conversion is what the peer's script writes into the metadata.
 const fp8Conversion = "fp8_weight_scale_to_bf16"
 
-// writeFlags are those of commands that write one model file.
-type writeFlags struct {
+// poolFlags are those of commands that write model files with workers.
+type poolFlags struct {
 	overwrite bool
 	threads   int
 	memory    sizeFlag
 	progress  string
-	dryRun    bool
-	json      bool
-	resume    bool
 }
 
-func (f *writeFlags) register(cmd *cobra.Command) {
+func (f *poolFlags) register(cmd *cobra.Command) {
 	f.memory = writer.DefaultMaxMemory
 	fs := cmd.Flags()
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an existing output")
 	fs.IntVarP(&f.threads, "threads", "t", 0, "workers (default: physical cores)")
 	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
 	progressFlag(cmd, &f.progress)
+}
+
+func (f *poolFlags) options(p *progress) convert.WriteOptions {
+	return convert.WriteOptions{
+		Overwrite: f.overwrite, Threads: f.threads, MaxMemory: int64(f.memory),
+		Progress: func(w writer.Progress) { p.set(w.Done, w.Total, w.Tensor) },
+	}
+}
+
+// writeFlags are those of commands that plan one model file.
+type writeFlags struct {
+	poolFlags
+	dryRun bool
+	json   bool
+	resume bool
+}
+
+func (f *writeFlags) register(cmd *cobra.Command) {
+	f.poolFlags.register(cmd)
+	fs := cmd.Flags()
 	resumeFlag(cmd, &f.resume)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, and write nothing")
 	fs.BoolVar(&f.json, "json", false, "print the plan or the summary as JSON")

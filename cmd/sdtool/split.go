@@ -9,33 +9,17 @@ import (
 
 	"github.com/sdtool/sdtool/convert"
 	"github.com/sdtool/sdtool/gguf"
-	"github.com/sdtool/sdtool/writer"
 )
 
 // copyFlags are those of commands that write tensors as they are.
 type copyFlags struct {
-	output    string
-	overwrite bool
-	threads   int
-	memory    sizeFlag
-	progress  string
+	poolFlags
+	output string
 }
 
 func (f *copyFlags) register(cmd *cobra.Command, output string) {
-	f.memory = writer.DefaultMaxMemory
-	fs := cmd.Flags()
-	fs.StringVarP(&f.output, "output", "o", "", output)
-	fs.BoolVar(&f.overwrite, "overwrite", false, "replace existing outputs")
-	fs.IntVarP(&f.threads, "threads", "t", 0, "workers (default: physical cores)")
-	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
-	progressFlag(cmd, &f.progress)
-}
-
-func (f *copyFlags) options(p *progress) convert.WriteOptions {
-	return convert.WriteOptions{
-		Overwrite: f.overwrite, Threads: f.threads, MaxMemory: int64(f.memory),
-		Progress: func(w writer.Progress) { p.set(w.Done, w.Total, w.Tensor) },
-	}
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", output)
+	f.poolFlags.register(cmd)
 }
 
 func newSplitCommand(a *app) *cobra.Command {

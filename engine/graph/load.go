@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -138,7 +137,7 @@ func copyBytes(lib *native.Library, x *weight, report func(int64)) error {
 		if memory != nil {
 			dst = memory[off:]
 		}
-		if err := readFull(x.source, dst[:n], off); err != nil {
+		if err := tensor.ReadExact(x.source, dst[:n], off); err != nil {
 			return err
 		}
 		if memory == nil {
@@ -150,17 +149,6 @@ func copyBytes(lib *native.Library, x *weight, report func(int64)) error {
 		report(n)
 	}
 	return nil
-}
-
-func readFull(r io.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(p, off)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // convert reads pieces of rows as floats and stores them in the kept type,
@@ -182,7 +170,7 @@ func (w *Weights) convert(x *weight, report func(int64)) error {
 			}
 		} else {
 			piece := raw[:(n+block-1)/block*d.BlockBytes()]
-			if err := readFull(x.source, piece, first/block*d.BlockBytes()); err != nil {
+			if err := tensor.ReadExact(x.source, piece, first/block*d.BlockBytes()); err != nil {
 				return err
 			}
 			if err := decode(lib, d, piece, f); err != nil {
