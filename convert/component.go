@@ -17,8 +17,9 @@ type Component struct {
 	*Checkpoint
 	Scaled *scaled.Report // nil if nothing was decoded
 
-	opaque  bool            // it has scaled weights, which are passed on as they are
-	decoded map[string]bool // names of the tensors that were decoded
+	opaque  bool                // it has scaled weights, which are passed on as they are
+	inputs  map[string][]string // names in the file, by the names that a rewrite made of them
+	decoded map[string]bool     // names of the tensors that were decoded
 }
 
 // Scales says what happens to scaled weights.
@@ -105,8 +106,12 @@ func (c *Component) rewrite(in Input) error {
 		}
 		decoded := make(map[string]bool)
 		tensors := make([]tensor.Tensor, len(r.Tensors))
+		c.inputs = make(map[string][]string, len(r.Tensors))
 		for i, t := range r.Tensors {
 			tensors[i] = t.Tensor
+			for _, j := range t.From {
+				c.inputs[t.Name] = append(c.inputs[t.Name], c.Tensors[j].Name)
+			}
 			if c.decoded[c.Tensors[t.From[0]].Name] {
 				decoded[t.Name] = true
 			}
@@ -124,7 +129,7 @@ func (c *Component) rewrite(in Input) error {
 type item struct {
 	tensor.Tensor // its Name is the final one once named
 	component     *Component
-	stored        string   // name in the input
+	inputs        []string // names in the input of what it is made of
 	parts         []string // prefixed names of the tensors it was made of
 	scaled        bool     // decoded from a scaled form
 	opaque        bool     // has scales that are kept beside it
@@ -133,13 +138,19 @@ type item struct {
 	order         writer.Order
 }
 
+// stored returns the name in the input of what it is made of, or of its first part.
+func (it *item) stored() string { return it.inputs[0] }
+
 // items lists a component's tensors under their prefixed names.
 func (c *Component) items(prefix string, files *fileNumbers) []*item {
 	list := make([]*item, 0, len(c.Tensors))
 	last := writer.Order{File: files.number(c.Paths)}
 	scalars := c.scalars()
 	for _, t := range c.Tensors {
-		it := &item{Tensor: t, component: c, stored: t.Name}
+		it := &item{Tensor: t, component: c, inputs: c.inputs[t.Name]}
+		if it.inputs == nil {
+			it.inputs = []string{t.Name}
+		}
 		if s, ok := t.Source.(*tensor.Section); ok {
 			last = writer.Order{File: files.number([]string{s.Path}), Offset: s.Offset}
 		}
@@ -177,7 +188,7 @@ const (
 	keyScalars = "sdtool.scalars"
 )
 
-func (c *Component) scalars() []string {
+func (c *Checkpoint) scalars() []string {
 	v, ok := c.Metadata.Get(keyScalars)
 	if !ok {
 		return nil
@@ -187,7 +198,7 @@ func (c *Component) scalars() []string {
 }
 
 // origShape returns the shape that a GGUF file records for a tensor, if it fits.
-func (c *Component) origShape(t tensor.Tensor, scalars []string) ([]int64, bool) {
+func (c *Checkpoint) origShape(t tensor.Tensor, scalars []string) ([]int64, bool) {
 	elements, err := t.Elements()
 	if err != nil {
 		return nil, false
@@ -207,6 +218,24 @@ func (c *Component) origShape(t tensor.Tensor, scalars []string) ([]int64, bool)
 		return nil, false
 	}
 	return shape, true
+}
+
+// Unfolded returns the tensors with the shapes that a GGUF file records for those
+// it had to store in another one.
+func (c *Checkpoint) Unfolded() []tensor.Tensor {
+	out := slices.Clone(c.Tensors)
+	scalars := c.scalars()
+	for i, t := range out {
+		if shape, ok := c.origShape(t, scalars); ok {
+			out[i].Shape = shape
+		}
+	}
+	return out
+}
+
+// RecordsShapes reports whether a metadata key of GGUF is one that Unfolded reads.
+func RecordsShapes(key string) bool {
+	return key == keyScalars || strings.HasPrefix(key, keyOrigShape)
 }
 
 // fileNumbers gives every file a number, in the order in which they are met.

@@ -19,6 +19,7 @@ const pieceElements = 64 << 10
 type counts struct {
 	overflow atomic.Int64 // numbers or block scales that became infinite
 	fallback atomic.Int64 // blocks quantized without weights
+	cut      atomic.Int64 // integers that lost high bits
 }
 
 func (c *counts) add(s quant.Stats) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,7 +129,7 @@ func TestIntegers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.from.String()+" to "+tt.to.String(), func(t *testing.T) {
-			f := &intFill{source: source(tt.in), from: tt.from, to: tt.to}
+			f := &intFill{source: source(tt.in), from: tt.from, to: tt.to, cut: new(atomic.Int64)}
 			n := int64(len(tt.in)) / tt.from.BlockBytes()
 			got := make([]byte, n*tt.to.BlockBytes())
 			var s writer.Scratch
@@ -138,6 +139,7 @@ func TestIntegers(t *testing.T) {
 				require.True(t, errors.As(err, &bad), "%v", err)
 				f.truncate = true
 				require.NoError(t, f.Fill(context.Background(), got, 0, n, &s))
+				require.EqualValues(t, 1, f.cut.Load(), "what lost bits is counted")
 				return
 			}
 			require.NoError(t, err)

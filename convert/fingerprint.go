@@ -27,7 +27,7 @@ func (c *Conversion) fingerprint(out *Output) (string, error) {
 		if f, ok := out.plan.Entries[i].Fill.(*floatFill); ok {
 			exact = f.exact
 		}
-		fmt.Fprintf(h, "%q %q %s %s %s %t\n", t.Name, t.Input, t.From, t.To, t.Weights, exact)
+		fmt.Fprintf(h, "%q %q %s %s %s %t\n", t.Name, t.Inputs, t.From, t.To, t.Weights, exact)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

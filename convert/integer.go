@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/sdtool/sdtool/tensor"
 	"github.com/sdtool/sdtool/writer"
@@ -27,6 +28,7 @@ type intFill struct {
 	source   tensor.Source
 	from, to tensor.DType
 	truncate bool
+	cut      *atomic.Int64 // counts values that lost bits
 }
 
 func (f *intFill) Unit() int64           { return f.to.BlockBytes() }
@@ -45,8 +47,11 @@ func (f *intFill) Fill(ctx context.Context, dst []byte, first, n int64, s *write
 		}
 		for i := range count {
 			v, ok := loadInt(raw[i*in:], f.from)
-			if !f.truncate && (!ok || !holds(f.to, v)) {
-				return &RangeError{first + done + i, intString(raw[i*in:], f.from), f.to}
+			if !ok || !holds(f.to, v) {
+				if !f.truncate {
+					return &RangeError{first + done + i, intString(raw[i*in:], f.from), f.to}
+				}
+				f.cut.Add(1)
 			}
 			storeInt(dst[(done+i)*out:], f.to, v)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/sdtool/sdtool/tensor"
 )
 
-// stringsPrefix is where GGUF metadata holds the __metadata__ of safetensors.
-const stringsPrefix = "safetensors."
+// StringsPrefix is where sdtool's GGUF metadata holds the __metadata__ of safetensors.
+const StringsPrefix = "safetensors."
 
 // ggufPrefix is where safetensors metadata holds what came from GGUF.
 const ggufPrefix = "gguf."
@@ -52,7 +52,7 @@ func (c *Conversion) metadata(g *group, out *Output, o *Options) gguf.Metadata {
 	if arch := c.architecture(g, o); arch != "" {
 		md.Set(gguf.KeyArchitecture, gguf.String(arch))
 	}
-	if title, ok := md.Str(stringsPrefix + "modelspec.title"); ok {
+	if title, ok := md.Str(StringsPrefix + "modelspec.title"); ok {
 		if _, named := md.Get(gguf.KeyName); !named {
 			md.Set(gguf.KeyName, gguf.String(title))
 		}
@@ -96,7 +96,7 @@ func (c *Conversion) carried(g *group) gguf.Metadata {
 			md.Set(kv.Key, kv.Value)
 		}
 		for _, key := range slices.Sorted(maps.Keys(comp.Strings)) {
-			full := stringsPrefix + key
+			full := StringsPrefix + key
 			if _, ok := md.Get(full); !ok && keyFits(full) {
 				md.Set(full, gguf.String(comp.Strings[key]))
 			}
@@ -151,7 +151,7 @@ func consumed(comp *Component, key string) bool {
 // under its old key, scalars under "gguf." and their key. Arrays, and keys about
 // the GGUF form itself, have no place there.
 func addString(md map[string]string, kv gguf.KV) {
-	if key, ok := strings.CutPrefix(kv.Key, stringsPrefix); ok {
+	if key, ok := strings.CutPrefix(kv.Key, StringsPrefix); ok {
 		if s, isString := kv.Value.Str(); isString {
 			if _, there := md[key]; !there {
 				md[key] = s

@@ -124,7 +124,7 @@ func (c *Conversion) dropUnused(items []*item, o *Options) []*item {
 			c.Unused = append(c.Unused, it.Name) // its safetensors reader passes them over
 			return true
 		}
-		if o.KeepUnused || !rename.Ignored(it.stored) && !rename.Ignored(it.Name) && !rename.Ignored(c.Family.RenameCompat(it.Name)) {
+		if o.KeepUnused || !rename.Ignored(it.stored()) && !rename.Ignored(it.Name) && !rename.Ignored(c.Family.RenameCompat(it.Name)) {
 			return false
 		}
 		c.Unused = append(c.Unused, it.Name)
@@ -145,7 +145,7 @@ func (c *Conversion) merge(items []*item) ([]*item, error) {
 		}
 		old := out[i]
 		if old.component == it.component {
-			return nil, fmt.Errorf("%s: tensors %q and %q would both be called %q", it.component.Path, old.stored, it.stored, it.Name)
+			return nil, fmt.Errorf("%s: tensors %q and %q would both be called %q", it.component.Path, old.stored(), it.stored(), it.Name)
 		}
 		c.warn("tensor %q of %s replaces the one of %s", it.Name, it.component.Path, old.component.Path)
 		out[i] = it
@@ -193,9 +193,10 @@ func combine(items []*item, t *rename.Renamed) *item {
 		it.Tensor = t.Tensor
 		return &it
 	}
-	it := &item{Tensor: t.Tensor, component: first.component, stored: first.stored, order: first.order}
+	it := &item{Tensor: t.Tensor, component: first.component, order: first.order}
 	for _, i := range t.From {
 		part := items[i]
+		it.inputs = append(it.inputs, part.inputs...)
 		it.parts = append(it.parts, part.parts...)
 		it.scaled = it.scaled || part.scaled
 		it.opaque = it.opaque || part.opaque
@@ -210,7 +211,7 @@ func (c *Conversion) overwrite(items []*item) []*item {
 	var out []*item
 	for _, it := range items {
 		if i, there := at[it.Name]; there {
-			c.warn("tensor %q, renamed from %q, replaces the one renamed from %q", it.Name, it.stored, out[i].stored)
+			c.warn("tensor %q, renamed from %q, replaces the one renamed from %q", it.Name, it.stored(), out[i].stored())
 			out[i] = it
 			continue
 		}

@@ -46,8 +46,8 @@ type Output struct {
 
 // Tensor tells what becomes of one tensor.
 type Tensor struct {
-	Name      string // final
-	Input     string // name in its file
+	Name      string   // final
+	Inputs    []string // names in its file of what it is made of: more than one if it was fused
 	Component Role
 	From, To  tensor.DType
 	Shape     []int64 // as written
@@ -63,6 +63,10 @@ type Tensor struct {
 // Overflow returns how many numbers or block scales became infinite; it is
 // final when the conversion has been written.
 func (t *Tensor) Overflow() int64 { return t.counts.overflow.Load() }
+
+// Cut returns how many integers lost high bits, which only happens where another
+// tool is imitated; it is final when the conversion has been written.
+func (t *Tensor) Cut() int64 { return t.counts.cut.Load() }
 
 // Unweighted returns how many blocks were quantized without weights because
 // theirs were zero.
@@ -277,7 +281,7 @@ func (c *Conversion) planTensor(it *item, o *Options) (*Tensor, *writer.Entry, e
 		shape = it.Shape // blocks run across the rows of the recorded shape
 	}
 	t := &Tensor{
-		Name: it.Name, Input: it.stored, Component: it.component.Role,
+		Name: it.Name, Inputs: it.inputs, Component: it.component.Role,
 		From: it.DType, To: d.Type, Decision: d, InBytes: it.Source.Size(), counts: &counts{}, source: it.Tensor,
 	}
 	t.Shape = shape
@@ -305,7 +309,7 @@ func (c *Conversion) fill(it *item, t *Tensor, entry *writer.Entry, shape []int6
 		return nil
 	}
 	if !isNumbers(it.DType) {
-		entry.Fill = &intFill{source: it.Source, from: it.DType, to: t.To, truncate: o.Policy.Compat}
+		entry.Fill = &intFill{source: it.Source, from: it.DType, to: t.To, truncate: o.Policy.Compat, cut: &t.counts.cut}
 		return nil
 	}
 	weights, err := c.columnWeights(it, t, shape, o)

@@ -154,7 +154,7 @@ func (p *Policy) refuse(s Subject, d *Decision) (Reason, string) {
 		return ReasonOpaque, ""
 	case !s.Numbers:
 		return ReasonIntegers, ""
-	case err == nil && elements == 0:
+	case err == nil && elements == 0 && d.Wanted.IsQuantized():
 		return ReasonEmpty, ""
 	}
 	// What cannot stay as it is takes the wanted type, whatever its name.

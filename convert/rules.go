@@ -155,12 +155,23 @@ func parseRule(text string, base int, item, origin string, compat bool) (*Rule, 
 func ParseTarget(name string) (tensor.DType, error) {
 	d, err := tensor.ParseDType(name)
 	if err != nil {
-		return tensor.Invalid, err
+		return tensor.Invalid, fmt.Errorf("%w: want one of %s", err, strings.Join(Targets(), ", "))
 	}
 	if !quant.Lookup(d).CanQuantize {
-		return tensor.Invalid, fmt.Errorf("nothing can be converted to type %s", d)
+		return tensor.Invalid, fmt.Errorf("nothing can be converted to type %s: want one of %s", d, strings.Join(Targets(), ", "))
 	}
 	return d, nil
+}
+
+// Targets lists the types that tensors can be converted to, KeepName last.
+func Targets() []string {
+	var names []string
+	for _, d := range tensor.All() {
+		if quant.Lookup(d).CanQuantize {
+			names = append(names, d.String())
+		}
+	}
+	return append(names, KeepName)
 }
 
 // constructs are what ECMAScript's regular expressions have and RE2 has not.

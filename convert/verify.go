@@ -32,6 +32,7 @@ type Verdict struct {
 	Cosine    float64
 	Weighted  float64 // RelError with each column weighed by the importance matrix; 0 without one
 	NonFinite bool    // the file has NaN or an infinity where the input has a number
+	Shared    int64   // NaN and infinities that input and file both have
 	// Same: the bytes are those of a new conversion; only set by VerifyOptions.Strict.
 	Same bool
 }
@@ -150,6 +151,7 @@ type sums struct {
 	errors, input, output, both float64 // squares, and products
 	wErrors, wInput             float64 // with column weights
 	largest                     float64
+	shared                      int64 // not finite on both sides
 }
 
 // measure fills in the errors.
@@ -161,6 +163,9 @@ func (v *Verdict) measure(ctx context.Context, t *Tensor, e *writer.Entry, got t
 	var s sums
 	want, have := make([]float32, pieceElements), make([]float32, pieceElements)
 	f, _ := e.Fill.(*floatFill)
+	if t.Weights != "imatrix" {
+		f = nil // weights of 1 weigh nothing
+	}
 	for first := int64(0); first < elements; first += pieceElements {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -190,6 +195,7 @@ func (s *sums) add(a, b float32, f *floatFill, at int64) error {
 	x, y := float64(a), float64(b)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		if x == y || math.IsNaN(x) && math.IsNaN(y) {
+			s.shared++
 			return nil
 		}
 		return errNonFinite
@@ -215,6 +221,7 @@ func (v *Verdict) finish(s *sums) {
 	if s.count == 0 {
 		return
 	}
+	v.Shared = s.shared
 	v.RMSE, v.Max = math.Sqrt(s.errors/float64(s.count)), s.largest
 	v.RelError = ratio(s.errors, s.input)
 	v.Weighted = ratio(s.wErrors, s.wInput)

@@ -170,7 +170,7 @@ func (c *Conversion) findEntry(it *item) (*imatrix.Entry, error) {
 		return nil, nil
 	}
 	names := append([]string{it.Name}, it.parts...)
-	names = append(names, it.stored)
+	names = append(names, it.inputs...)
 	names = append(names, c.canonical(names)...)
 	return c.weights.index.Find(names...)
 }

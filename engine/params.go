@@ -34,21 +34,22 @@ func DefaultParams() Params {
 	return Params{Width: 512, Height: 512, Steps: 20, Guidance: 7, Seed: 42, Batch: 1, RNG: rng.CUDA}
 }
 
+// Limits of Params.
 const (
-	maxSide  = 1 << 14
-	maxBatch = 1 << 16
+	MaxSide  = 1 << 14 // pixels along a side
+	MaxBatch = 1 << 16 // pictures of one prompt
 )
 
 func (p Params) check(t Traits) error {
 	switch {
-	case p.Width < 1 || p.Height < 1 || p.Width > maxSide || p.Height > maxSide:
-		return fmt.Errorf("picture of %d by %d: sides go from 1 to %d", p.Width, p.Height, maxSide)
+	case p.Width < 1 || p.Height < 1 || p.Width > MaxSide || p.Height > MaxSide:
+		return fmt.Errorf("picture of %d by %d: sides go from 1 to %d", p.Width, p.Height, MaxSide)
 	case p.Width%t.Multiple != 0 || p.Height%t.Multiple != 0:
 		return fmt.Errorf("picture of %d by %d: sides must be multiples of %d", p.Width, p.Height, t.Multiple)
 	case p.Steps < 1 && len(p.Sigmas) == 0:
 		return fmt.Errorf("%d steps, expected at least one", p.Steps)
-	case p.Batch < 1 || p.Batch > maxBatch:
-		return fmt.Errorf("batch of %d, expected 1 to %d", p.Batch, maxBatch)
+	case p.Batch < 1 || p.Batch > MaxBatch:
+		return fmt.Errorf("batch of %d, expected 1 to %d", p.Batch, MaxBatch)
 	case p.ClipSkip < 0:
 		return fmt.Errorf("clip skip %d is negative", p.ClipSkip)
 	case len(p.Sigmas) == 1:

@@ -44,7 +44,12 @@ type Result struct {
 	// Incomplete lists tensors left under their old names because others that
 	// belong to the same fused tensor are missing.
 	Incomplete []string
+
+	changed int
 }
+
+// Changed counts the tensors that have another name than what they are made of.
+func (r *Result) Changed() int { return r.changed }
 
 // Rename returns the original (LDM) name of a tensor that is only renamed; of a
 // part of a fused tensor, the fused tensor's name.
@@ -186,6 +191,9 @@ func apply(in []tensor.Tensor, names []string, resolve func(string) target) (*Re
 			return &CollisionError{Name: t.Name, From: [2]string{names[j], names[t.From[0]]}}
 		}
 		seen[t.Name] = t.From[0]
+		if t.Name != in[t.From[0]].Name {
+			r.changed++
+		}
 		r.Tensors = append(r.Tensors, t)
 		return nil
 	}

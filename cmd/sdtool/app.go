@@ -49,8 +49,6 @@ var errSilent = errors.New("already reported")
 func (a *app) run(ctx context.Context, args []string) int {
 	root := newRoot(a)
 	root.SetArgs(args)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
 	code := a.code(ctx, err)
 	if err != nil && !errors.Is(err, errSilent) {

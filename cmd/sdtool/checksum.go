@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -41,12 +43,9 @@ before; what differs is named, tensor by tensor, and the exit code is 1.`,
 					return err
 				}
 			}
-			p, err := a.newProgress(mode, "checksum")
-			if err != nil {
-				return err
-			}
+			p := a.newProgress(mode, "checksum")
 			sums, err := check.Sum(cmd.Context(), cp.Tensors, cp.Paths, check.Options{Threads: threads, Progress: counted(p, 2*cp.Size)})
-			p.close(err == nil)
+			p.close(err)
 			if err == nil {
 				err = cp.Check()
 			}
@@ -64,12 +63,12 @@ before; what differs is named, tensor by tensor, and the exit code is 1.`,
 			return a.tell("wrote %s: %s, %s\n", clean(sidecar), plural(len(sums.Files), "file"), plural(len(sums.Tensors), "tensor"))
 		},
 	}
-	fs := cmd.Flags()
-	fs.BoolVar(&checkIt, "check", false, "compare with the sums written before")
-	fs.StringVar(&sidecar, "sums", "", "file of sums (default: FILE.sha256.json, in a folder sdtool.sha256.json)")
-	fs.BoolVar(&overwrite, "overwrite", false, "replace an existing file of sums")
-	fs.BoolVar(&asJSON, "json", false, "print the sums instead of writing them")
-	fs.IntVarP(&threads, "threads", "t", 0, "workers (default: processors)")
+	flags := cmd.Flags()
+	flags.BoolVar(&checkIt, "check", false, "compare with the sums written before")
+	flags.StringVar(&sidecar, "sums", "", "file of sums (default: FILE.sha256.json, in a folder sdtool.sha256.json)")
+	flags.BoolVar(&overwrite, "overwrite", false, "replace an existing file of sums")
+	flags.BoolVar(&asJSON, "json", false, "print the sums instead of writing them")
+	threadsFlag(flags, &threads, "workers (default: processors)")
 	progressFlag(cmd, &mode)
 	return cmd
 }
@@ -94,6 +93,9 @@ func counted(p *progress, total int64) func(int64, string) {
 
 func (a *app) checkSums(sums *check.Sums, sidecar string) error {
 	recorded, err := check.ReadSums(sidecar)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no sums to compare with: %w ('sdtool checksum FILE' writes them)", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (a *app) checkSums(sums *check.Sums, sidecar string) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s not as %s says", plural(len(bad), "difference"), sidecar)
+	return fmt.Errorf("%s: %s from what it says", sidecar, plural(len(bad), "difference"))
 }
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -119,7 +121,8 @@ func newDiffCommand(a *app) *cobra.Command {
 		Use:   "diff A B",
 		Short: "Show how two checkpoints differ",
 		Long: `List tensors that only one of two checkpoints has, changed types, shapes and bytes, and
-changed metadata. The formats may differ. The exit code is 1 if there is any difference.`,
+changed metadata. The formats may differ: shapes and metadata that a GGUF file records
+for other formats count as those. The exit code is 1 if there is any difference.`,
 		Example: `  sdtool diff old.safetensors new.safetensors
   sdtool diff model.gguf rebuilt.gguf --json`,
 		Args: cobra.ExactArgs(2),
@@ -131,9 +134,9 @@ changed metadata. The formats may differ. The exit code is 1 if there is any dif
 			return a.printChanges(changes, asJSON)
 		},
 	}
-	fs := cmd.Flags()
-	fs.BoolVar(&asJSON, "json", false, "print JSON")
-	fs.IntVarP(&threads, "threads", "t", 0, "workers (default: processors)")
+	flags := cmd.Flags()
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	threadsFlag(flags, &threads, "workers (default: processors)")
 	progressFlag(cmd, &mode)
 	return cmd
 }
@@ -147,26 +150,31 @@ func (a *app) diff(ctx context.Context, args []string, mode string, threads int)
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, cp.Close()) }()
-		sides[i] = check.Side{Tensors: cp.Tensors, Metadata: metadataText(cp)}
+		sides[i] = check.Side{Tensors: cp.Unfolded(), Metadata: metadataText(cp)}
 		total = cp.Size
 	}
-	p, err := a.newProgress(mode, "diff")
-	if err != nil {
-		return nil, err
-	}
+	p := a.newProgress(mode, "diff")
 	changes, err = check.Diff(ctx, sides[0], sides[1], check.Options{Threads: threads, Progress: counted(p, total)})
-	p.close(err == nil)
+	p.close(err)
 	return changes, err
 }
 
-// metadataText returns a checkpoint's metadata as text.
+// metadataText returns a checkpoint's metadata as text, in one form for all formats:
+// what GGUF writes of safetensors' metadata has a prefix there, and what it writes of
+// shapes shows in the shapes.
 func metadataText(cp *convert.Checkpoint) map[string]string {
 	md := make(map[string]string)
 	for k, v := range cp.Strings {
 		md[k] = v
 	}
 	for _, kv := range cp.Metadata {
-		md[kv.Key] = kv.Value.String()
+		if !convert.RecordsShapes(kv.Key) {
+			text, ok := kv.Value.Str()
+			if !ok {
+				text = kv.Value.Format(kv.Value.Len())
+			}
+			md[strings.TrimPrefix(kv.Key, convert.StringsPrefix)] = text
+		}
 	}
 	return md
 }

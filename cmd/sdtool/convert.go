@@ -64,7 +64,7 @@ type convertFlags struct {
 	explain   []string
 }
 
-const convertLong = `Convert a checkpoint, or several components of one, to GGUF or safetensors.
+var convertLong = `Convert a checkpoint, or several components of one, to GGUF or safetensors.
 
 Inputs are safetensors, GGUF and torch files, sharded sets (the index or its
 folder), split GGUF sets and diffusers folders; their content tells which.
@@ -80,7 +80,9 @@ Rules are PATTERN=TYPE,PATTERN=TYPE or @FILE with one a line; the first whose
 pattern (RE2) is found in a tensor's final name decides. TYPE may be keep.
 
 Memory: buffers stay within --max-memory; the process takes up to 64 MiB more.
-The order of tensors is that of the inputs.`
+The order of tensors is that of the inputs.
+
+Types: ` + strings.Join(convert.Targets(), " ") + `.`
 
 const convertExample = `  sdtool convert -m model.safetensors -o model.gguf --type q8_0
   sdtool convert --diffusion-model flux1-dev.safetensors -o flux.gguf --type q4_K --preset flux
@@ -97,7 +99,7 @@ func newConvertCommand(a *app) *cobra.Command {
 		Short:   "Convert or quantize a checkpoint",
 		Long:    convertLong,
 		Example: convertExample,
-		Args:    cobra.NoArgs,
+		Args:    noArguments("give the input with -m and the output with -o"),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runConvert(cmd.Context(), f) },
 	}
 	f.register(cmd)
@@ -108,16 +110,17 @@ func (f *convertFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.registerInputs(cmd)
-	fs.StringVarP(&f.output, "output", "o", "", "`FILE` to write")
-	fs.StringVar(&f.split, "split-components", "", "write one file for each component into `FOLDER`")
-	fs.StringVar(&f.format, "format", "", "`FORMAT`: gguf or safetensors (default: by the ending of the output)")
-	fs.StringVar(&f.typ, "type", "", "`TYPE` for the weights: f32, f16, bf16, q8_0, q4_K, iq4_xs …")
+	pathVar(fs, &f.output, "output", "o", "`FILE` to write")
+	pathVar(fs, &f.split, "split-components", "", "write one file for each component into `FOLDER`")
+	choiceVar(fs, &f.format, "format", "`FORMAT`: gguf or safetensors (default: by the ending of the output)", "gguf", "safetensors")
+	fs.Var(&typeFlag{&f.typ}, "type", "`TYPE` for the weights: f32, f16, bf16, q8_0, q4_K, iq4_xs … (all are listed above)")
 	fs.StringArrayVar(&f.rules, "tensor-type-rules", nil, "`RULES`: PATTERN=TYPE,… or @FILE; may be repeated")
 	fs.StringArrayVar(&f.preset, "preset", nil, "rules for a kind of model by `NAME`, after your own (sdtool presets)")
 	fs.StringVar(&f.fallback, "fallback", "", "`TYPES` to try where rows do not fit the wanted one, as q8_0,q5_0,f16")
-	fs.StringVar(&f.compat, "compat", "", "`TOOL` sd-cli: decide and compute as stable-diffusion.cpp does")
+	choiceVar(fs, &f.compat, "compat", "`TOOL` sd-cli: decide and compute as stable-diffusion.cpp does", "sd-cli")
 	fs.BoolVar(&f.strict, "strict", false, "fail if a tensor's rows do not fit the wanted type")
-	fs.StringVar(&f.names, "names", "keep", "`NAMES` of tensors: keep, ldm (the original model's) or comfy (the same, a lone diffusion model without prefix)")
+	f.names = "keep"
+	choiceVar(fs, &f.names, "names", "`NAMES` of tensors: keep, ldm (the original model's) or comfy (the same, a lone diffusion model without prefix)", "keep", "ldm", "comfy")
 	fs.BoolVar(&f.convertName, "convert-name", false, "the same as --names ldm")
 	fs.StringVar(&f.family, "family", "", "`FAMILY` of the model, instead of detecting it")
 	fs.StringArrayVar(&f.include, "include", nil, "only tensors whose name `REGEX` finds; may be repeated")
@@ -132,12 +135,13 @@ func (f *convertFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.allowNoMatch, "allow-no-match", false, "go on if the importance matrix fits no tensor")
 	fs.BoolVar(&f.noWeights, "no-weights", false, "where there is no importance matrix, quantize as llama-quantize does, not with weights of 1")
 	fs.BoolVar(&f.nativeAxes, "native-axes", false, "GGUF: write more than four axes as they are instead of folding the outermost")
-	fs.IntVar(&f.nameLimit, "name-limit", gguf.NameLimitSD, "GGUF: longest tensor name in `BYTES` (63: any ggml, 127: ComfyUI-GGUF's, 159: stable-diffusion.cpp)")
+	f.nameLimit = gguf.NameLimitSD
+	intVar(fs, &f.nameLimit, "name-limit", "", 1, 1<<16, "GGUF: longest tensor name in `BYTES` (63: any ggml, 127: ComfyUI-GGUF's, 159: stable-diffusion.cpp)")
 	fs.BoolVar(&f.noProvenance, "no-provenance", false, "do not record version, sources and options in the output")
 	fs.BoolVar(&f.dropMetadata, "drop-metadata", false, "do not carry over the metadata of the inputs")
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an existing output")
 	resumeFlag(cmd, &f.resume)
-	fs.IntVarP(&f.threads, "threads", "t", 0, "`NUMBER` of workers (default: physical cores)")
+	threadsFlag(fs, &f.threads, "`NUMBER` of workers (default: physical cores)")
 	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
 	progressFlag(cmd, &f.progress)
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print what would be written, and write nothing")
@@ -152,7 +156,7 @@ func (f *convertFlags) register(cmd *cobra.Command) {
 func (f *convertFlags) registerInputs(cmd *cobra.Command) {
 	for _, role := range convert.Roles() {
 		short := map[convert.Role]string{convert.RoleModel: "m", convert.RoleDiffusion: "d"}[role]
-		cmd.Flags().StringVarP(&f.inputs[role], role.String(), short, "", role.Title()+": `FILE`, index or folder")
+		pathVar(cmd.Flags(), &f.inputs[role], role.String(), short, role.Title()+": `FILE`, index or folder")
 	}
 }
 
@@ -219,22 +223,13 @@ func (f *convertFlags) setOutput(o *convert.Options) error {
 	case "safetensors":
 		o.Format = convert.FormatSafetensors
 	default:
-		if f.format != "" {
-			return usagef("--format %s: want gguf or safetensors", f.format)
-		}
 		return usagef("output %s: end its name in .gguf or .safetensors, or give --format", f.output)
 	}
 	return nil
 }
 
 func (f *convertFlags) setPolicy(o *convert.Options) error {
-	switch f.compat {
-	case "":
-	case "sd-cli":
-		o.Policy.Compat = true
-	default:
-		return usagef("--compat %s: want sd-cli", f.compat)
-	}
+	o.Policy.Compat = f.compat == "sd-cli"
 	if f.typ != "" && !strings.EqualFold(f.typ, convert.KeepName) {
 		d, err := convert.ParseTarget(f.typ)
 		if err != nil {
@@ -327,13 +322,10 @@ func (f *convertFlags) checkTypes(o *convert.Options) error {
 
 func (f *convertFlags) setNames(o *convert.Options) error {
 	switch f.names {
-	case "keep":
 	case "ldm":
 		o.Names = convert.NamesLDM
 	case "comfy":
 		o.Names = convert.NamesComfy
-	default:
-		return usagef("--names %s: want keep, ldm or comfy", f.names)
 	}
 	if f.convertName && o.Names == convert.NamesKeep {
 		o.Names = convert.NamesLDM
@@ -427,7 +419,7 @@ func (a *app) runConvert(ctx context.Context, f *convertFlags) (err error) {
 	case len(f.explain) > 0:
 		return a.explain(c, f.explain, f.json)
 	case f.dryRun:
-		return a.printPlan(c, o, f.json)
+		return a.printPlan(c, o, f.json, a.verbose)
 	}
 	if f.split != "" {
 		if err := os.MkdirAll(f.split, 0o777); err != nil {
@@ -443,14 +435,11 @@ func (a *app) runConvert(ctx context.Context, f *convertFlags) (err error) {
 // writeConversion carries a plan out, with progress and a summary.
 func (a *app) writeConversion(ctx context.Context, c *convert.Conversion, f *writeFlags) error {
 	start := time.Now()
-	p, err := a.newProgress(f.progress, "convert")
-	if err != nil {
-		return err
-	}
+	p := a.newProgress(f.progress, "convert")
 	o := f.options(p)
 	o.Resume = f.resume
-	err = c.Write(ctx, o)
-	p.close(err == nil)
+	err := c.Write(ctx, o)
+	p.close(err)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,18 +16,20 @@ import (
 
 // planTensor is a tensor in JSON output.
 type planTensor struct {
-	Name      string  `json:"name"`
-	Input     string  `json:"input"`
-	Component string  `json:"component"`
-	From      string  `json:"from"`
-	To        string  `json:"to"`
-	Shape     []int64 `json:"shape"`
-	Bytes     int64   `json:"bytes"`
-	Rule      string  `json:"rule,omitempty"`
-	Reason    string  `json:"reason,omitempty"`
-	Why       string  `json:"why,omitempty"`
-	Weights   string  `json:"weights,omitempty"`
-	Overflow  int64   `json:"overflow,omitempty"`
+	Name      string   `json:"name"`
+	Input     string   `json:"input"`
+	Inputs    []string `json:"inputs,omitempty"` // all of them, if it was fused
+	Component string   `json:"component"`
+	From      string   `json:"from"`
+	To        string   `json:"to"`
+	Shape     []int64  `json:"shape"`
+	Bytes     int64    `json:"bytes"`
+	Rule      string   `json:"rule,omitempty"`
+	Reason    string   `json:"reason,omitempty"`
+	Why       string   `json:"why,omitempty"`
+	Weights   string   `json:"weights,omitempty"`
+	Overflow  int64    `json:"overflow,omitempty"`
+	Cut       int64    `json:"cut,omitempty"` // integers that lost high bits
 }
 
 type planOutput struct {
@@ -79,9 +83,12 @@ func toJSON(c *convert.Conversion) *planJSON {
 
 func tensorJSON(t *convert.Tensor) planTensor {
 	p := planTensor{
-		Name: t.Name, Input: t.Input, Component: t.Component.String(), From: t.From.String(), To: t.To.String(),
+		Name: t.Name, Input: t.Inputs[0], Component: t.Component.String(), From: t.From.String(), To: t.To.String(),
 		Shape: t.Shape, Bytes: t.Bytes, Reason: t.Decision.Reason.String(), Why: t.Decision.Explain(),
-		Weights: t.Weights, Overflow: t.Overflow(),
+		Weights: t.Weights, Overflow: t.Overflow(), Cut: t.Cut(),
+	}
+	if len(t.Inputs) > 1 {
+		p.Inputs = t.Inputs
 	}
 	if t.Shape == nil {
 		p.Shape = []int64{}
@@ -92,8 +99,17 @@ func tensorJSON(t *convert.Tensor) planTensor {
 	return p
 }
 
-// printPlan prints what --dry-run shows.
-func (a *app) printPlan(c *convert.Conversion, o *convert.Options, asJSON bool) error {
+// quoted joins names that one tensor is made of.
+func quoted(names []string) string {
+	q := make([]string, len(names))
+	for i, name := range names {
+		q[i] = strconv.Quote(name)
+	}
+	return strings.Join(q, " + ")
+}
+
+// printPlan prints what --dry-run shows; names asks for the names in the input too.
+func (a *app) printPlan(c *convert.Conversion, o *convert.Options, asJSON, names bool) error {
 	if asJSON {
 		p := toJSON(c)
 		for _, r := range o.Policy.Rules {
@@ -113,9 +129,17 @@ func (a *app) printPlan(c *convert.Conversion, o *convert.Options, asJSON bool) 
 	}
 	for _, out := range c.Outputs {
 		t := newTable(a.stdout)
-		t.row("TENSOR", "FROM", "TO", "SHAPE", "BYTES", "WHY")
+		head := []any{"TENSOR", "FROM", "TO", "SHAPE", "BYTES", "WHY"}
+		if names {
+			head = append([]any{"INPUT", "→"}, head...)
+		}
+		t.row(head...)
 		for _, x := range out.Tensors {
-			t.row(x.Name, x.From, x.To, tensor.ShapeString(x.Shape), x.Bytes, why(x))
+			row := []any{x.Name, x.From, x.To, tensor.ShapeString(x.Shape), x.Bytes, why(x)}
+			if names {
+				row = append([]any{strings.Join(x.Inputs, " + "), "→"}, row...)
+			}
+			t.row(row...)
 		}
 		if err := t.flush(); err != nil {
 			return err
@@ -159,7 +183,9 @@ func outputLine(out *convert.Output) string {
 			elements += n
 		}
 	}
-	types := slices.SortedFunc(maps.Keys(count), func(x, y tensor.DType) int { return count[y] - count[x] + int(x-y)/256 })
+	types := slices.SortedFunc(maps.Keys(count), func(x, y tensor.DType) int {
+		return cmp.Or(cmp.Compare(count[y], count[x]), cmp.Compare(x.String(), y.String()))
+	})
 	parts := make([]string, len(types))
 	for i, d := range types {
 		parts[i] = fmt.Sprintf("%d %s", count[d], d)
@@ -170,6 +196,11 @@ func outputLine(out *convert.Output) string {
 
 // printSummary prints what was done.
 func (a *app) printSummary(c *convert.Conversion, took time.Duration, asJSON bool) error {
+	for _, out := range c.Outputs {
+		for _, line := range lossLines(out) {
+			fmt.Fprintf(a.stderr, "warning: %s\n", clean(line)) // what is lost shows with --quiet too
+		}
+	}
 	if asJSON {
 		p := toJSON(c)
 		p.Seconds = took.Seconds()
@@ -224,8 +255,14 @@ func (a *app) printNotes(c *convert.Conversion) error {
 		}
 	}
 	lines = append(lines, scaledLines(c)...)
+	var unweighted int64
 	for _, out := range c.Outputs {
-		lines = append(lines, numberLines(out)...)
+		for _, t := range out.Tensors {
+			unweighted += t.Unweighted()
+		}
+	}
+	if unweighted > 0 {
+		add("%s quantized without weights, because theirs were all zero", plural(unweighted, "block"))
 	}
 	for _, line := range lines {
 		if err := a.printf("  %s\n", clean(line)); err != nil {
@@ -238,12 +275,16 @@ func (a *app) printNotes(c *convert.Conversion) error {
 // misfitLines counts the tensors that did not get the wanted type, by reason.
 func misfitLines(c *convert.Conversion) []string {
 	names := make(map[convert.Reason][]string)
+	var narrowed []string
 	total := 0
 	for _, out := range c.Outputs {
 		for _, t := range out.Tensors {
 			total++
-			if t.Decision.Reason != convert.ReasonNone {
-				names[t.Decision.Reason] = append(names[t.Decision.Reason], t.Name)
+			switch r := t.Decision.Reason; {
+			case r == convert.ReasonIntegers && t.From != t.To:
+				narrowed = append(narrowed, t.Name)
+			case r != convert.ReasonNone:
+				names[r] = append(names[r], t.Name)
 			}
 		}
 	}
@@ -256,6 +297,9 @@ func misfitLines(c *convert.Conversion) []string {
 	for _, r := range slices.Sorted(maps.Keys(names)) {
 		list := names[r]
 		lines = append(lines, fmt.Sprintf("%d of %s %s: %s", len(list), plural(total, "tensor"), words[r], convert.List(list)))
+	}
+	if n := len(narrowed); n > 0 {
+		lines = append(lines, fmt.Sprintf("%d of %s integers of another size: %s", n, plural(total, "tensor"), convert.List(narrowed)))
 	}
 	return lines
 }
@@ -277,18 +321,16 @@ func scaledLines(c *convert.Conversion) []string {
 	return lines
 }
 
-// numberLines reports numbers that the types could not hold.
-func numberLines(out *convert.Output) []string {
+// lossLines reports numbers that the types could not hold.
+func lossLines(out *convert.Output) []string {
 	var lines []string
-	var unweighted int64
 	for _, t := range out.Tensors {
 		if n := t.Overflow(); n > 0 {
 			lines = append(lines, fmt.Sprintf("too large for %s: %s of tensor %q became infinite; use bf16 or f32 for it", t.To, plural(n, "number"), t.Name))
 		}
-		unweighted += t.Unweighted()
-	}
-	if unweighted > 0 {
-		lines = append(lines, fmt.Sprintf("%s quantized without weights, because theirs were all zero", plural(unweighted, "block")))
+		if n := t.Cut(); n > 0 {
+			lines = append(lines, fmt.Sprintf("too large for %s: %s of tensor %q lost high bits, as with sd-cli", t.To, plural(n, "integer"), t.Name))
+		}
 	}
 	return lines
 }
@@ -300,7 +342,7 @@ func (a *app) explain(c *convert.Conversion, names []string, asJSON bool) error 
 		n := len(found)
 		for _, out := range c.Outputs {
 			for _, t := range out.Tensors {
-				if t.Name == name || t.Input == name {
+				if t.Name == name || slices.Contains(t.Inputs, name) {
 					found = append(found, t)
 				}
 			}
@@ -325,7 +367,7 @@ func (a *app) explain(c *convert.Conversion, names []string, asJSON bool) error 
 		if d.Rule != nil {
 			wanted, by = d.Rule.TypeName(), fmt.Sprintf("by rule %s (%s)", d.Rule.Text, d.Rule.Origin)
 		}
-		text := fmt.Sprintf("%s\n  stored as %q, %s%s\n  wanted: %s, %s\n", t.Name, t.Input, t.From, tensor.ShapeString(t.Shape), wanted, by)
+		text := fmt.Sprintf("%s\n  stored as %s, %s%s\n  wanted: %s, %s\n", t.Name, quoted(t.Inputs), t.From, tensor.ShapeString(t.Shape), wanted, by)
 		if s := d.Explain(); s != "" {
 			text += fmt.Sprintf("  but: %s\n", s)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,9 @@ type modelFlags struct {
 	flashModel bool
 	fast       bool
 	prediction string
+
+	predicts *sample.Prediction // by check
+	kind     rename.Family
 }
 
 func (f *modelFlags) register(cmd *cobra.Command) {
@@ -87,7 +91,7 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	for _, role := range convert.Roles() {
 		short := map[convert.Role]string{convert.RoleModel: "m"}[role]
-		fs.StringVarP(&f.inputs[role], role.String(), short, "", role.Title()+": file, index or folder")
+		pathVar(fs, &f.inputs[role], role.String(), short, role.Title()+": `FILE`, index or folder")
 	}
 	fs.StringVar(&f.variant, "variant", "", "kind of file to take from folders, as fp16")
 	fs.BoolVar(&f.outside, "allow-outside", false, "let an index name files outside its folder")
@@ -95,25 +99,41 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.prediction, "prediction", "", "what the network predicts: eps, v, edm_v (default: found out)")
 	libraryFlag(cmd, &f.library)
 	fs.StringVar(&f.device, "device", "", "device to compute on, as sdtool engine info lists them (default: the CPU)")
-	fs.IntVarP(&f.threads, "threads", "t", 0, "threads that compute (default: physical cores)")
+	threadsFlag(fs, &f.threads, "threads that compute (default: physical cores)")
 	fs.BoolVar(&f.flash, "fa", false, "fused attention: less memory, slightly other pictures")
 	fs.BoolVar(&f.flashModel, "diffusion-fa", false, "the same as --fa")
 	fs.BoolVar(&f.fast, "fast", false, "use ggml's own matrix kernels: several times faster, but numbers differ from stable-diffusion.cpp's in the fourth digit")
 }
 
-// load opens and loads the model. The files are closed when it returns.
+// check refuses what can be refused before anything is opened, and reads the flags
+// whose values have a form.
+func (f *modelFlags) check() error {
+	if !slices.ContainsFunc(f.inputs[:], func(path string) bool { return path != "" }) {
+		return usagef("no model: give -m FILE, or its components")
+	}
+	if f.prediction != "" {
+		p, err := sample.ParsePrediction(f.prediction)
+		if err != nil {
+			return usagef("--prediction: %w", err)
+		}
+		f.predicts = &p
+	}
+	if f.family != "" {
+		var err error
+		if f.kind, err = rename.ParseFamily(f.family); err != nil {
+			return usagef("--family: %w", err)
+		}
+	}
+	return nil
+}
+
+// load opens and loads the model after check. The files are closed when it returns.
 func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress string) (*engine.Model, *native.Library, error) {
 	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures}
 	if o.Threads < 1 {
 		o.Threads = writer.DefaultThreads()
 	}
-	if f.prediction != "" {
-		p, err := sample.ParsePrediction(f.prediction)
-		if err != nil {
-			return nil, nil, usagef("--prediction: %w", err)
-		}
-		o.Prediction = &p
-	}
+	o.Prediction = f.predicts
 	var inputs []convert.Input
 	for _, role := range convert.Roles() {
 		if path := f.inputs[role]; path != "" {
@@ -121,16 +141,6 @@ func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress
 		}
 	}
 	o.SeparateVAE = f.inputs[convert.RoleVAE] != ""
-	if len(inputs) == 0 {
-		return nil, nil, usagef("no model: give -m FILE, or its components")
-	}
-	family := rename.Unknown
-	if f.family != "" {
-		var err error
-		if family, err = rename.ParseFamily(f.family); err != nil {
-			return nil, nil, usagef("--family: %w", err)
-		}
-	}
 	lib, err := a.openLibrary(f.library)
 	if err != nil {
 		return nil, nil, err
@@ -138,7 +148,7 @@ func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress
 	native.OnAbort(func(message, doing string) {
 		fmt.Fprintf(a.stderr, "sdtool: the ggml library ends the process while %s: %s\n", clean(doing), clean(message))
 	})
-	files, err := convert.OpenModel(inputs, convert.OpenOptions{Variant: f.variant, AllowOutside: f.outside}, family)
+	files, err := convert.OpenModel(inputs, convert.OpenOptions{Variant: f.variant, AllowOutside: f.outside}, f.kind)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,14 +164,11 @@ func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress
 }
 
 func (a *app) loadModel(ctx context.Context, lib *native.Library, files *convert.Model, o engine.Options, progress string) (*engine.Model, error) {
-	bar, err := a.newProgress(progress, "load")
-	if err != nil {
-		return nil, err
-	}
+	bar := a.newProgress(progress, "load")
 	o.Progress = func(done, total int64) { bar.set(done, total, "") }
 	start := time.Now()
 	m, err := engine.Load(ctx, lib, files.Tensors, o)
-	bar.close(err == nil)
+	bar.close(err)
 	if err != nil {
 		return nil, err
 	}

@@ -142,8 +142,10 @@ func TestFault032Overflow(t *testing.T) {
 		dir := t.TempDir()
 		in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, row(v))
 		r := ok(t, "convert", "-m", in, "-o", filepath.Join(dir, "out.gguf"), "--type", typ)
-		require.Contains(t, r.stdout, "too large for "+typ)
-		require.Contains(t, r.stdout, "a.weight")
+		require.Contains(t, r.stderr, "too large for "+typ)
+		require.Contains(t, r.stderr, "a.weight")
+		r = ok(t, "convert", "-m", in, "-o", filepath.Join(dir, "quiet.gguf"), "--type", typ, "--quiet")
+		require.Contains(t, r.stderr, "too large for "+typ, "a loss is no chatter")
 	}
 }
 

@@ -39,7 +39,7 @@ func (f *poolFlags) register(cmd *cobra.Command) {
 	f.memory = writer.DefaultMaxMemory
 	fs := cmd.Flags()
 	fs.BoolVar(&f.overwrite, "overwrite", false, "replace an existing output")
-	fs.IntVarP(&f.threads, "threads", "t", 0, "workers (default: physical cores)")
+	threadsFlag(fs, &f.threads, "workers (default: physical cores)")
 	fs.Var(&f.memory, "max-memory", "memory for buffers, as 512MiB or 2G")
 	progressFlag(cmd, &f.progress)
 }
@@ -57,6 +57,9 @@ type writeFlags struct {
 	dryRun bool
 	json   bool
 	resume bool
+
+	names   bool                      // the plan shows the names in the input too
+	planned func(*convert.Conversion) // looks at the plan, if set
 }
 
 func (f *writeFlags) register(cmd *cobra.Command) {
@@ -95,6 +98,11 @@ func newFP8Command(a *app) *cobra.Command {
 				KeepTypes: true, KeepUnused: true,
 				Open:    convert.OpenOptions{AllowOutside: outside},
 				Strings: map[string]string{"format": "pt", "conversion": fp8Conversion},
+			}
+			f.planned = func(c *convert.Conversion) {
+				if !slices.ContainsFunc(c.Components(), func(x *convert.Component) bool { return x.Scaled != nil && len(x.Scaled.Weights) > 0 }) {
+					a.warn(args[0] + ": no weight has scales; all floats are only rounded to BF16")
+				}
 			}
 			return a.convert(cmd.Context(), o, f)
 		},

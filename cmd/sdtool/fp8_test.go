@@ -110,3 +110,13 @@ func TestKeepScales(t *testing.T) {
 		}
 	}
 }
+
+// Every float becomes BF16, also one without elements; that nothing had scales is said.
+func TestFP8WithoutScales(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("a.weight", 2, 4), zeros("none", tensor.F32, 0, 4), zeros("ids", tensor.I64, 3))
+	out := filepath.Join(dir, "out.safetensors")
+	r := ok(t, "fp8-to-bf16", in, out)
+	require.Contains(t, r.stderr, "no weight has scales")
+	require.Equal(t, map[string]string{"a.weight": "bf16", "none": "bf16", "ids": "i64"}, types(t, out))
+}

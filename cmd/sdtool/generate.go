@@ -38,9 +38,10 @@ func (f *samplingFlags) register(cmd *cobra.Command) {
 	d := engine.DefaultParams()
 	fs := cmd.Flags()
 	fs.StringVarP(&f.negative, "negative-prompt", "n", "", "what to steer away from")
-	fs.IntVarP(&f.width, "width", "W", d.Width, "width in pixels, rounded up to what the model can make")
-	fs.IntVarP(&f.height, "height", "H", d.Height, "height in pixels")
-	fs.IntVar(&f.steps, "steps", d.Steps, "sampling steps")
+	f.width, f.height, f.steps = d.Width, d.Height, d.Steps
+	intVar(fs, &f.width, "width", "W", 1, engine.MaxSide, "width in pixels, rounded up to what the model can make")
+	intVar(fs, &f.height, "height", "H", 1, engine.MaxSide, "height in pixels")
+	intVar(fs, &f.steps, "steps", "", 1, 10000, "sampling steps")
 	fs.Float32Var(&f.guidance, "cfg-scale", d.Guidance, "classifier-free guidance; 1 is without")
 	fs.StringVar(&f.method, "sampling-method", "", "sampler: "+list(sample.Methods())+" (default: the model's)")
 	fs.StringVar(&f.scheduler, "scheduler", "", "noise levels: "+list(sample.Schedulers())+" (default: the sampler's)")
@@ -142,10 +143,11 @@ PNG files carry the parameters in a text chunk.`,
 	fs.StringVar(&f.promptFile, "prompt-file", "", "file that holds the prompt")
 	f.sampling.register(cmd)
 	fs.Int64VarP(&f.seed, "seed", "s", 42, "seed of the first picture; each further one has the next; negative is random")
-	fs.IntVarP(&f.batch, "batch-count", "b", 1, "pictures to make")
+	f.batch = 1
+	intVar(fs, &f.batch, "batch-count", "b", 1, engine.MaxBatch, "pictures to make")
 	fs.StringVarP(&f.output, "output", "o", "output.png", "file to write; %d is filled with the picture's number")
 	fs.StringVar(&f.preview, "preview-path", "preview.png", "file that previews are written to")
-	fs.IntVar(&f.previewEvery, "preview-every", 0, "steps between previews; 0 is none")
+	intVar(fs, &f.previewEvery, "preview-every", "", 0, 10000, "steps between previews; 0 is none")
 	progressFlag(cmd, &f.progress)
 	return cmd
 }
@@ -157,6 +159,9 @@ func (a *app) runGenerate(cmd *cobra.Command, f *generateFlags) error {
 		return err
 	}
 	if p.Prompt, err = f.readPrompt(); err != nil {
+		return err
+	}
+	if err := f.model.check(); err != nil {
 		return err
 	}
 	if ext := strings.ToLower(filepath.Ext(f.output)); ext != ".png" {

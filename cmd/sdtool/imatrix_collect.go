@@ -73,7 +73,8 @@ A VAE is needed for --images only.`,
 	fs.StringVarP(&f.prompt, "prompt", "p", "", "a single prompt instead")
 	f.sampling.register(cmd)
 	fs.Int64VarP(&f.seed, "seed", "s", 1, "seed of the first prompt; each further one has the next")
-	fs.IntVarP(&f.batch, "batch-count", "b", 1, "pictures for each prompt")
+	f.batch = 1
+	intVar(fs, &f.batch, "batch-count", "b", 1, engine.MaxBatch, "pictures for each prompt")
 	f.out.register(cmd)
 	fs.StringArrayVar(&f.in, "imatrix-in", nil, "importance matrix to add to; may be repeated")
 	fs.StringArrayVar(&f.include, "include", nil, "only weights whose name this expression finds; may be repeated")
@@ -81,7 +82,8 @@ A VAE is needed for --images only.`,
 	fs.StringVar(&f.stepWeight, "step-weight", "uniform", "how often steps count: uniform, early, late or a list as 1,1,2")
 	fs.StringVar(&f.shard, "shard", "", "take part i of n of the prompts: i/n")
 	fs.StringVar(&f.images, "images", "", "folder to keep the pictures in")
-	fs.IntVar(&f.every, "checkpoint-every", 8, "prompts between checkpoints; 0 is only when interrupted")
+	f.every = 8
+	intVar(fs, &f.every, "checkpoint-every", "", 0, 1<<30, "prompts between checkpoints; 0 is only when interrupted")
 	fs.BoolVar(&f.resume, "resume", false, "go on from OUT.checkpoint, skipping finished prompts")
 	fs.BoolVar(&f.restart, "restart", false, "throw OUT.checkpoint away")
 	progressFlag(cmd, &f.progress)
@@ -125,8 +127,8 @@ func (c *collection) prepare(cmd *cobra.Command) error {
 	if _, err := f.out.form(); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(f.out.path); err == nil && !f.out.overwrite && !f.resume {
-		return fmt.Errorf("%s exists: give another -o, or --overwrite", f.out.path)
+	if err := f.model.check(); err != nil {
+		return err
 	}
 	var err error
 	if c.options.Params, err = f.sampling.params(cmd); err != nil {
@@ -144,6 +146,9 @@ func (c *collection) prepare(cmd *cobra.Command) error {
 	}
 	if err := c.readPrompts(); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(f.out.path); err == nil && !f.out.overwrite && !f.resume {
+		return fmt.Errorf("%s exists: give another -o, or --overwrite", f.out.path)
 	}
 	if f.images != "" {
 		if err := os.MkdirAll(f.images, 0o755); err != nil {

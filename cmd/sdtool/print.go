@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,29 +76,37 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// table prints rows in columns.
+// table prints rows in columns, without blanks at the ends of lines.
 type table struct {
-	w   *tabwriter.Writer
-	err error
+	out  io.Writer
+	text bytes.Buffer
+	w    *tabwriter.Writer
 }
 
-func newTable(out io.Writer) *table { return &table{w: tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)} }
+func newTable(out io.Writer) *table {
+	t := &table{out: out}
+	t.w = tabwriter.NewWriter(&t.text, 0, 4, 2, ' ', 0)
+	return t
+}
 
 func (t *table) row(cells ...any) {
 	parts := make([]string, len(cells))
 	for i, c := range cells {
 		parts[i] = clean(fmt.Sprint(c))
 	}
-	if _, err := fmt.Fprintln(t.w, strings.Join(parts, "\t")); err != nil && t.err == nil {
-		t.err = err
-	}
+	fmt.Fprintln(t.w, strings.Join(parts, "\t"))
 }
 
 func (t *table) flush() error {
-	if err := t.w.Flush(); err != nil && t.err == nil {
-		t.err = err
+	if err := t.w.Flush(); err != nil {
+		return err
 	}
-	return t.err
+	for line := range bytes.Lines(t.text.Bytes()) {
+		if _, err := fmt.Fprintf(t.out, "%s\n", bytes.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plural returns "1 tensor" or "2 tensors".

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -23,7 +25,8 @@ const (
 
 // progressFlag adds --progress to a command.
 func progressFlag(cmd *cobra.Command, mode *string) {
-	cmd.Flags().StringVar(mode, "progress", "auto", "`HOW` to show progress: auto, bar, plain, json (lines on stderr) or none")
+	*mode = "auto"
+	choiceVar(cmd.Flags(), mode, "progress", "`HOW` to show progress: auto, bar, plain, json (lines on stderr) or none", "auto", "bar", "plain", "json", "none")
 }
 
 // progress shows how far long work has come. Workers only store numbers; a
@@ -43,24 +46,21 @@ type progress struct {
 }
 
 // newProgress starts showing progress in the given mode. Close ends it.
-func (a *app) newProgress(mode, label string) (*progress, error) {
-	switch mode {
-	case "auto":
-		mode = "plain"
-		if a.terminal {
-			mode = "bar"
-		}
-		if a.quiet {
+func (a *app) newProgress(mode, label string) *progress {
+	if mode == "auto" {
+		switch {
+		case a.quiet:
 			mode = "none"
+		case a.terminal:
+			mode = "bar"
+		default:
+			mode = "plain"
 		}
-	case "bar", "plain", "json", "none":
-	default:
-		return nil, usagef("--progress %s: want one of auto, bar, plain, json, none", mode)
 	}
 	p := &progress{out: a.stderr, label: label, mode: mode, start: time.Now(), stop: make(chan struct{})}
 	every := map[string]time.Duration{"bar": barEvery, "plain": plainEvery, "json": jsonEvery}[mode]
 	if every == 0 {
-		return p, nil
+		return p
 	}
 	p.wg.Add(1)
 	go func() {
@@ -70,13 +70,13 @@ func (a *app) newProgress(mode, label string) (*progress, error) {
 		for {
 			select {
 			case <-tick.C:
-				p.show(false)
+				p.show("progress")
 			case <-p.stop:
 				return
 			}
 		}
 	}()
-	return p, nil
+	return p
 }
 
 // set stores how far the work is, in bytes, and what it is at.
@@ -87,20 +87,24 @@ func (p *progress) set(done, total int64, what string) {
 }
 
 // close shows the last state and waits for the ticker.
-func (p *progress) close(ok bool) {
+func (p *progress) close(err error) {
 	close(p.stop)
 	p.wg.Wait()
 	switch {
 	case p.mode == "bar" && p.bar != nil:
 		_ = p.bar.Clear() // a terminal that is gone is no reason to fail
-	case p.mode == "json" && ok:
-		p.show(true)
+	case p.mode == "json" && errors.Is(err, context.Canceled):
+		p.show("interrupted")
+	case p.mode == "json" && err != nil:
+		p.show("failed")
+	case p.mode == "json":
+		p.show("done")
 	}
 }
 
 // progressLine is one line of --progress=json.
 type progressLine struct {
-	Event  string  `json:"event"` // "progress" or "done"
+	Event  string  `json:"event"` // "progress", and last "done", "failed" or "interrupted"
 	Phase  string  `json:"phase"`
 	Done   int64   `json:"done"`
 	Total  int64   `json:"total"`
@@ -109,9 +113,9 @@ type progressLine struct {
 	Tensor string  `json:"tensor,omitempty"`
 }
 
-func (p *progress) show(last bool) {
+func (p *progress) show(event string) {
 	done, total := p.done.Load(), p.total.Load()
-	if total == 0 && !last {
+	if total == 0 && event == "progress" {
 		return
 	}
 	seconds := time.Since(p.start).Seconds()
@@ -134,10 +138,8 @@ func (p *progress) show(last bool) {
 		fmt.Fprintf(p.out, "%s: %s of %s (%.0f %%), %s/s, %s left\n", p.label, writer.FormatSize(done), writer.FormatSize(total),
 			100*float64(done)/float64(max(total, 1)), writer.FormatSize(int64(rate)), time.Duration(eta*float64(time.Second)).Round(time.Second))
 	case "json":
-		line := progressLine{Event: "progress", Phase: p.label, Done: done, Total: total, Rate: rate, ETA: eta}
-		if last {
-			line.Event = "done"
-		} else if what := p.what.Load(); what != nil {
+		line := progressLine{Event: event, Phase: p.label, Done: done, Total: total, Rate: rate, ETA: eta}
+		if what := p.what.Load(); what != nil && event != "done" {
 			line.Tensor = *what
 		}
 		if text, err := json.Marshal(line); err == nil {

@@ -26,13 +26,29 @@ type renameFlags struct {
 func (f *renameFlags) register(cmd *cobra.Command) {
 	f.writeFlags.register(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&f.typ, "type", "", "quantize on the way: f16, bf16, q8_0, q4_K … (default: bytes stay as they are)")
+	fs.Var(&typeFlag{&f.typ}, "type", "`TYPE` to quantize to on the way: f16, bf16, q8_0, q4_K … (default: bytes stay as they are)")
 	fs.StringArrayVar(&f.rules, "tensor-type-rules", nil, "PATTERN=TYPE,… or @FILE, as in 'sdtool convert'")
 	fs.BoolVar(&f.outside, "allow-outside", false, "let an index name files outside its folder")
 }
 
 // rewriter renames the tensors of an input.
 type rewriter = func([]tensor.Tensor) (*rename.Result, error)
+
+// must makes a table an error where it changes nothing: the input is then not what
+// the table is for.
+func must(rewrite rewriter, want string) rewriter {
+	return func(in []tensor.Tensor) (*rename.Result, error) {
+		r, err := rewrite(in)
+		if err != nil || r.Changed() > 0 || len(r.Incomplete) > 0 {
+			return r, err
+		}
+		found := "no tensor"
+		if len(in) > 0 {
+			found = fmt.Sprintf("%s such as %q", plural(len(in), "tensor"), in[0].Name)
+		}
+		return nil, fmt.Errorf("nothing to rename: want %s, found %s", want, found)
+	}
+}
 
 func newRenameCommand(a *app) *cobra.Command {
 	f := &renameFlags{}
@@ -65,7 +81,7 @@ Bytes stay as they are unless --type is given. OUT ends in .safetensors or .gguf
 			if err != nil {
 				return err
 			}
-			return a.rename(cmd.Context(), f, args[0], args[1], m.Apply, false)
+			return a.rename(cmd.Context(), f, args[0], args[1], must(m.Apply, "a name that the table finds"), false)
 		},
 	}
 	f.register(cmd)
@@ -89,7 +105,7 @@ halves of the final modulation change places. Names are sorted.`,
 			if _, err := os.Stat(in); err != nil { // the folder or file itself
 				in = args[0]
 			}
-			return a.rename(cmd.Context(), f, in, args[1], rename.SeFi, true)
+			return a.rename(cmd.Context(), f, in, args[1], must(rename.SeFi, "the names of a SeFi-Image diffusers transformer (transformer_blocks.0.attn.to_q.weight …)"), true)
 		},
 	}
 	f.register(cmd)
@@ -106,7 +122,7 @@ model.language_model.X is called model.X. Names are sorted.`,
 		Example: "  sdtool rename qwen3-vl Qwen3-VL-8B-Instruct/ qwen3vl.safetensors",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.rename(cmd.Context(), f, args[0], args[1], rename.Qwen3VL, true)
+			return a.rename(cmd.Context(), f, args[0], args[1], must(rename.Qwen3VL, "names that begin with model.language_model. ('sdtool convert' puts shards together)"), true)
 		},
 	}
 	f.register(cmd)
@@ -146,6 +162,7 @@ func (a *app) rename(ctx context.Context, f *renameFlags, in, out string, rewrit
 	if err := types.setPolicy(o); err != nil {
 		return err
 	}
+	f.names = true
 	return a.convert(ctx, o, &f.writeFlags)
 }
 
@@ -164,8 +181,11 @@ func (a *app) convert(ctx context.Context, o *convert.Options, f *writeFlags) (e
 	for _, w := range c.Warnings {
 		a.warn(w)
 	}
+	if f.planned != nil {
+		f.planned(c)
+	}
 	if f.dryRun {
-		return a.printPlan(c, o, f.json)
+		return a.printPlan(c, o, f.json, f.names)
 	}
 	return a.writeConversion(ctx, c, f)
 }

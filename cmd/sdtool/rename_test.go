@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,32 @@ func TestRenameSeFiRefusesPartsThatDoNotFit(t *testing.T) {
 	require.Contains(t, r.stderr, "parts of what they belong to are missing")
 }
 
+// The plan names all parts of what is fused.
+func TestRenameDryRunShowsOldNames(t *testing.T) {
+	dir := t.TempDir()
+	part := func(x string) string { return "backbone.transformer_blocks.0.attn.to_" + x + ".weight" }
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor(part("q"), 2, 8), rampTensor(part("k"), 2, 8), rampTensor(part("v"), 2, 8))
+	out := filepath.Join(dir, "out.safetensors")
+	r := ok(t, "rename", "sefi", in, out, "--dry-run")
+	require.Regexp(t, regexp.QuoteMeta(part("q")+" + "+part("k")+" + "+part("v"))+` +→ +double_blocks\.0\.img_attn\.qkv\.weight`, r.stdout)
+	var plan planJSON
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "rename", "sefi", in, out, "--dry-run", "--json").stdout), &plan))
+	require.Equal(t, []string{part("q"), part("k"), part("v")}, plan.Outputs[0].Tensors[0].Inputs)
+}
+
+// A table that finds nothing is an error: the input is not what it is for.
+func TestRenameRefusesWhatItDoesNotKnow(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("decoder.conv_in.weight", 2, 8))
+	table := filepath.Join(dir, "names.txt")
+	require.NoError(t, os.WriteFile(table, []byte("^nothing -> x\n"), 0o666))
+	out := filepath.Join(dir, "out.safetensors")
+	for _, args := range [][]string{{"sefi", in, out}, {"qwen3-vl", in, out}, {"--map", table, in, out}} {
+		fails(t, exitFailed, "nothing to rename", append([]string{"rename"}, args...)...)
+		require.NoFileExists(t, out)
+	}
+}
+
 func TestRenameQwen3VL(t *testing.T) {
 	dir := t.TempDir()
 	shards := filepath.Join(dir, "in")
@@ -81,7 +109,7 @@ func TestRenameMap(t *testing.T) {
 	require.NoError(t, os.WriteFile(table, []byte("# ours\n\\.gamma$ -> .weight\n^net\\. -> model.\n"), 0o666))
 	out := filepath.Join(dir, "out.safetensors")
 	r := ok(t, "rename", "--map", table, in, out, "--dry-run")
-	require.Contains(t, r.stdout, "model.a.weight")
+	require.Regexp(t, `net\.a\.weight +→ +model\.a\.weight`, r.stdout)
 	require.NoFileExists(t, out)
 	ok(t, "rename", "--map", table, in, out)
 	require.ElementsMatch(t, []string{"model.a.weight", "net.b.weight"}, order(t, out))

@@ -53,6 +53,8 @@ func newRoot(a *app) *cobra.Command {
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetOut(a.stdout) // before the completion command takes it
+	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	flags := root.PersistentFlags()
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
@@ -65,7 +67,27 @@ func newRoot(a *app) *cobra.Command {
 	for _, newCommand := range commands {
 		root.AddCommand(newCommand(a))
 	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.RunE, cmd.Run = func(_ *cobra.Command, args []string) error { return help(root, args) }, nil
+		case "completion": // cobra prints its help for a shell it does not know
+			cmd.Args, cmd.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
+}
+
+// help prints the help of a command; cobra's own takes one that is not there for success.
+func help(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || len(rest) > 0 {
+		return usagef("no help for %q: there is no such command", strings.Join(args, " "))
+	}
+	cmd.InitDefaultHelpFlag()
+	return cmd.Help()
 }
 
 func newVersionCommand(a *app) *cobra.Command {

@@ -64,6 +64,9 @@ func (f *sizeFlag) Set(s string) error {
 	if err != nil {
 		return err
 	}
+	if n == 0 {
+		return fmt.Errorf("size %q: want more than nothing", s)
+	}
 	*f = sizeFlag(n)
 	return nil
 }

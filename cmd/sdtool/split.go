@@ -48,12 +48,9 @@ its own. 'sdtool merge' puts the parts together again.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, cp.Close()) }()
-			p, err := a.newProgress(f.progress, "split")
-			if err != nil {
-				return err
-			}
+			p := a.newProgress(f.progress, "split")
 			paths, err := convert.Split(cmd.Context(), cp, f.output, convert.ShardOptions{MaxBytes: int64(size), MaxTensors: count, WriteOptions: f.options(p)})
-			p.close(err == nil)
+			p.close(err)
 			if err != nil {
 				return err
 			}
@@ -97,12 +94,9 @@ are; the keys about the splitting are left out. 'sdtool convert' reads sets as w
 			if _, _, n, ok := gguf.ParseSplitName(f.output); ok && n > 1 {
 				return usagef("output %s: its name is that of a part of a set", f.output)
 			}
-			p, err := a.newProgress(f.progress, "merge")
-			if err != nil {
-				return err
-			}
+			p := a.newProgress(f.progress, "merge")
 			err = convert.Join(cmd.Context(), cp, f.output, f.options(p))
-			p.close(err == nil)
+			p.close(err)
 			if err != nil {
 				return err
 			}

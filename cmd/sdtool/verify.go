@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -69,6 +70,7 @@ type verdictJSON struct {
 	RelError float64 `json:"relative_error"`
 	Cosine   float64 `json:"cosine"`
 	Weighted float64 `json:"weighted_relative_error,omitempty"`
+	Shared   int64   `json:"not_finite_in_both,omitempty"`
 	Same     *bool   `json:"same_bytes,omitempty"`
 }
 
@@ -88,12 +90,9 @@ func (a *app) verify(cmd *cobra.Command, f *convertFlags, path string, strict bo
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	p, err := a.newProgress(f.progress, "verify")
-	if err != nil {
-		return err
-	}
+	p := a.newProgress(f.progress, "verify")
 	verdicts, err := c.Verify(cmd.Context(), cp, convert.VerifyOptions{Strict: strict, Threads: f.threads, Progress: counted(p, c.Outputs[0].Size)})
-	p.close(err == nil)
+	p.close(err)
 	if err != nil {
 		return err
 	}
@@ -108,10 +107,22 @@ func (a *app) verify(cmd *cobra.Command, f *convertFlags, path string, strict bo
 	} else {
 		err = a.printVerdicts(verdicts, strict, limit)
 	}
-	if err == nil && bad > 0 {
-		err = fmt.Errorf("%s: %s of %d not as the conversion makes them", path, plural(bad, "tensor"), len(verdicts))
+	switch {
+	case err != nil || f.json && bad == 0:
+		return err
+	case bad > 0:
+		return fmt.Errorf("%s: %d of %s not as the conversion makes them", path, bad, plural(len(verdicts), "tensor"))
 	}
-	return err
+	return a.tell("%s: %s as the conversion makes them, the worst with a relative error of %.4g\n", clean(path), plural(len(verdicts), "tensor"), worst(verdicts))
+}
+
+// worst returns the largest relative error.
+func worst(verdicts []convert.Verdict) float64 {
+	var e float64
+	for i := range verdicts {
+		e = max(e, verdicts[i].RelError)
+	}
+	return e
 }
 
 // complaint says what is wrong with a tensor; "" if nothing is.
@@ -136,7 +147,7 @@ func verdictList(verdicts []convert.Verdict, strict bool, limit float64) []verdi
 	for i := range verdicts {
 		v := &verdicts[i]
 		j := verdictJSON{Name: v.Name, From: v.From.String(), Want: v.Want.String(), Got: v.Got.String(), Problem: complaint(v, strict, limit),
-			RMSE: v.RMSE, Max: v.Max, RelError: v.RelError, Cosine: v.Cosine, Weighted: v.Weighted}
+			RMSE: v.RMSE, Max: v.Max, RelError: v.RelError, Cosine: v.Cosine, Weighted: v.Weighted, Shared: v.Shared}
 		if strict {
 			j.Same = &v.Same
 		}
@@ -147,15 +158,23 @@ func verdictList(verdicts []convert.Verdict, strict bool, limit float64) []verdi
 
 func (a *app) printVerdicts(verdicts []convert.Verdict, strict bool, limit float64) error {
 	t := newTable(a.stdout)
-	t.row("TENSOR", "TYPE", "REL ERROR", "WEIGHTED", "RMSE", "MAX", "COSINE", "PROBLEM")
+	weighted := slices.ContainsFunc(verdicts, func(v convert.Verdict) bool { return v.Weighted > 0 })
+	row := func(name, got, relative, weight, rmse, largest, cosine, problem any) {
+		cells := []any{name, got, relative, weight, rmse, largest, cosine, problem}
+		if !weighted {
+			cells = slices.Delete(cells, 3, 4)
+		}
+		t.row(cells...)
+	}
+	row("TENSOR", "TYPE", "REL ERROR", "WEIGHTED", "RMSE", "MAX", "COSINE", "PROBLEM")
 	for i := range verdicts {
 		v := &verdicts[i]
-		weighted := ""
-		if v.Weighted > 0 {
-			weighted = fmt.Sprintf("%.4g", v.Weighted)
+		problem := complaint(v, strict, limit)
+		if problem == "" && v.Shared > 0 {
+			problem = fmt.Sprintf("none, but %s not finite, as in the input", plural(v.Shared, "number"))
 		}
-		t.row(v.Name, v.Got, fmt.Sprintf("%.4g", v.RelError), weighted, fmt.Sprintf("%.3g", v.RMSE), fmt.Sprintf("%.3g", v.Max),
-			fmt.Sprintf("%.6f", v.Cosine), complaint(v, strict, limit))
+		row(v.Name, v.Got, fmt.Sprintf("%.4g", v.RelError), fmt.Sprintf("%.4g", v.Weighted), fmt.Sprintf("%.3g", v.RMSE),
+			fmt.Sprintf("%.3g", v.Max), fmt.Sprintf("%.6f", v.Cosine), problem)
 	}
 	return t.flush()
 }
