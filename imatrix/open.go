@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/sdtool/sdtool/gguf"
+	"github.com/sdtool/sdtool/tensor"
 )
 
 // Format is a file form of an importance matrix.
@@ -80,7 +81,12 @@ func open(path string) (*File, error) {
 	}
 	entries, info, err := readDat(f, st.Size())
 	if err != nil {
+		head := make([]byte, 64)
+		n, _ := f.ReadAt(head, 0)
 		f.Close()
+		if what := other(head[:n]); what != "" && !errors.Is(err, ErrEmpty) {
+			return nil, fmt.Errorf("%w: this is %s", ErrFormat, what)
+		}
 		return nil, err
 	}
 	out := &File{Path: path, Format: FormatDat, info: info, close: f.Close}
@@ -134,4 +140,13 @@ func Write(w io.Writer, s Set, form Format) (Loss, error) {
 		return WriteGGUF(w, s)
 	}
 	return WriteDat(w, s)
+}
+
+// other names what a file seems to be that is no importance matrix; "" if it
+// cannot say.
+func other(head []byte) string {
+	if len(head) > 9 && head[8] == '{' && head[9] == '"' {
+		return "a safetensors file"
+	}
+	return tensor.Foreign(head)
 }

@@ -46,12 +46,18 @@ func applyFunc(in []tensor.Tensor, rename func(string) string) (*Result, error) 
 
 // MapError reports a line of a user's name table that cannot be used.
 type MapError struct {
-	Line int // from 1
+	Line int // from 1; 0 if the fault is not in a line
 	Text string
 	Msg  string
 }
 
 func (e *MapError) Error() string {
+	switch {
+	case e.Line == 0:
+		return fmt.Sprintf("%s: %q", e.Msg, e.Text)
+	case e.Text == "":
+		return fmt.Sprintf("line %d: %s", e.Line, e.Msg)
+	}
 	return fmt.Sprintf("line %d: %s: %q", e.Line, e.Msg, e.Text)
 }
 
@@ -106,7 +112,7 @@ func ParseMap(r io.Reader) (*Map, error) {
 		return nil, fmt.Errorf("read name table: %w", err)
 	}
 	if len(m.rules) == 0 {
-		return nil, &MapError{Line: 1, Msg: "the table has no rule"}
+		return nil, &MapError{Line: n, Msg: "the table ends without a rule"}
 	}
 	return m, nil
 }

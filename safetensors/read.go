@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -128,6 +129,9 @@ func explain(err error, r io.ReaderAt, size int64, path string) error {
 	}
 	if what := tensor.Foreign(head); what != "" {
 		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: "not a safetensors file: this is " + what}
+	}
+	if len(head) > 8 && fe.Kind == KindHeaderLength && !bytes.ContainsAny(head[8:9], "{ \t\r\n") {
+		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: fmt.Sprintf("not a model file: no header of safetensors, GGUF or torch begins with the bytes % x", head[:12])}
 	}
 	return err
 }

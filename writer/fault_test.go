@@ -241,6 +241,10 @@ func TestFault019DiskSpaceIsCheckedBeforeTheFirstByte(t *testing.T) {
 	require.ErrorContains(t, err, "needs 8.8 kB, 1.0 kB free")
 	require.Zero(t, sys.calls["write"])
 	only(t, dir)
+	// With nothing to go on with, --resume leaves nothing either.
+	_, err = Write(context.Background(), p, Options{Path: filepath.Join(dir, "out"), Resume: true, system: sys})
+	require.ErrorAs(t, err, &space)
+	only(t, dir)
 }
 
 func TestReadsThatFail(t *testing.T) {

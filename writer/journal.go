@@ -34,6 +34,7 @@ type journal struct {
 	file *os.File
 	mu   sync.Mutex
 	done map[int][]stretch // by entry
+	some bool              // a chunk was recorded, by this run or an earlier one
 }
 
 // stretch is a run of units (bytes for a copy) of an entry.
@@ -171,7 +172,18 @@ func (j *journal) add(job job, sum uint32) error {
 	if _, err := j.file.WriteString(line); err != nil {
 		return fmt.Errorf("write the journal %s: %w", filepath.Base(j.path), err)
 	}
+	j.some = true
 	return nil
 }
 
+// useful reports whether there is anything to go on with.
+func (j *journal) useful() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.some || len(j.done) > 0
+}
+
 func (j *journal) close() error { return j.file.Close() }
+
+// remove closes and removes the journal.
+func (j *journal) remove() error { return errors.Join(j.close(), os.Remove(j.path)) }

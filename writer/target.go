@@ -186,8 +186,12 @@ func (t *target) abandon(cause error) error {
 	if errors.Is(cause, syscall.ENOSPC) && !errors.As(cause, &space) {
 		cause = fmt.Errorf("no space left on the disk of %s: %w", t.path, cause)
 	}
-	if t.journal != nil { // what there is may be gone on with
-		return errors.Join(cause, t.journal.close(), t.out.Close())
+	if j := t.journal; j != nil {
+		if j.useful() { // what there is may be gone on with
+			return errors.Join(cause, j.close(), t.out.Close())
+		}
+		t.journal = nil
+		cause = errors.Join(cause, j.remove())
 	}
 	var closed, removed error
 	if renameNeedsClose {
@@ -232,7 +236,7 @@ func (t *target) commit(size int64) error {
 		}
 	}
 	if t.journal != nil {
-		if err := errors.Join(t.journal.close(), os.Remove(t.journal.path)); err != nil {
+		if err := t.journal.remove(); err != nil {
 			return fmt.Errorf("write %s: the file is complete, but its journal could not be removed: %w", t.path, err)
 		}
 	}

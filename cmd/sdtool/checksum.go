@@ -28,7 +28,7 @@ the checkpoint (FILE.sha256.json). With --check they are compared with what was 
 before; what differs is named, tensor by tensor, and the exit code is 1.`,
 		Example: `  sdtool checksum model.safetensors
   sdtool checksum model.safetensors --check`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			cp, err := openWhole(args[0])
 			if err != nil {
@@ -125,7 +125,7 @@ changed metadata. The formats may differ: shapes and metadata that a GGUF file r
 for other formats count as those. The exit code is 1 if there is any difference.`,
 		Example: `  sdtool diff old.safetensors new.safetensors
   sdtool diff model.gguf rebuilt.gguf --json`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments("A", "B"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changes, err := a.diff(cmd.Context(), args, mode, threads)
 			if err != nil {

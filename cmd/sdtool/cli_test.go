@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -161,4 +163,35 @@ func TestInspectJSON(t *testing.T) {
 	require.EqualValues(t, 1024, view.Tensors[0].Size)
 	require.NotNil(t, view.Tensors[0].Offset)
 	require.Equal(t, "flux", view.Metadata["general.architecture"])
+}
+
+// Files that are something else are named for what they are.
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	model := writeFile(t, filepath.Join(dir, "model.safetensors"), nil, rampTensor("w", 2, 32))
+	junk := filepath.Join(dir, "junk.bin")
+	require.NoError(t, os.WriteFile(junk, bytes.Repeat([]byte{0xa7, 0x13}, 500), 0o666))
+	empty := filepath.Join(dir, "empty.txt")
+	require.NoError(t, os.WriteFile(empty, nil, 0o666))
+	fails(t, exitFailed, "this is a safetensors file", "imatrix", "show", model)
+	fails(t, exitFailed, "not a model file", "inspect", junk)
+	fails(t, exitUsage, "the table ends without a rule", "rename", "--map", empty, model, filepath.Join(dir, "o.safetensors"))
+	fails(t, exitUsage, "give the input with -m", "convert", model, "x.gguf")
+	fails(t, exitUsage, "want one of f32, f16", "convert", "-m", model, "-o", filepath.Join(dir, "o.gguf"), "--type", "q9")
+	fails(t, exitUsage, "no such command", "help", "nosuch")
+	fails(t, exitFailed, "'sdtool checksum FILE' writes them", "checksum", model, "--check")
+}
+
+// The last line of --progress=json tells how it ended.
+func TestProgressJSONEnds(t *testing.T) {
+	for want, err := range map[string]error{"done": nil, "failed": os.ErrClosed, "interrupted": context.Canceled} {
+		var text bytes.Buffer
+		p := (&app{stderr: &text}).newProgress("json", "convert")
+		p.set(1, 2, "w")
+		p.close(err)
+		var line progressLine
+		require.NoError(t, json.Unmarshal(text.Bytes(), &line), text.String())
+		require.Equal(t, want, line.Event)
+		require.EqualValues(t, 1, line.Done)
+	}
 }

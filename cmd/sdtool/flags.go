@@ -136,3 +136,23 @@ func (f *typeFlag) Set(s string) error {
 }
 
 func (f *typeFlag) Type() string { return "string" }
+
+// arguments wants one argument for each of the names.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usagef("want %s, found %s", strings.Join(names, " and "), plural(len(args), "argument"))
+		}
+		return nil
+	}
+}
+
+// someArguments wants at least one argument.
+func someArguments(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("want at least one %s", name)
+		}
+		return nil
+	}
+}

@@ -84,7 +84,7 @@ func newFP8Command(a *app) *cobra.Command {
 		Long:  fp8Long,
 		Example: `  sdtool fp8-to-bf16 flux1-dev-fp8.safetensors flux1-dev-bf16.safetensors
   sdtool fp8-to-bf16 model.safetensors.index.json model-bf16.safetensors --dry-run`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments("IN", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.HasSuffix(strings.ToLower(args[1]), convert.FormatSafetensors.Ending()) {
 				return usagef("output %s: it is a safetensors file and its name must say so; 'sdtool convert' writes GGUF", args[1])

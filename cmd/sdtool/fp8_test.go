@@ -54,7 +54,7 @@ func TestFP8ToBF16Usage(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.safetensors")
 	fails(t, exitUsage, "safetensors", "fp8-to-bf16", scaledCases, filepath.Join(dir, "out.gguf"))
-	fails(t, exitUsage, "accepts 2 arg", "fp8-to-bf16", scaledCases)
+	fails(t, exitUsage, "want IN and OUT", "fp8-to-bf16", scaledCases)
 	fails(t, exitFailed, "no such file", "fp8-to-bf16", filepath.Join(dir, "none.safetensors"), out)
 	r := ok(t, "fp8-to-bf16", scaledCases, out, "--dry-run")
 	require.Contains(t, r.stdout, "nvfp4.weight")

@@ -118,7 +118,7 @@ func newImatrixMergeCommand(a *app) *cobra.Command {
 must have the same width. Memory stays at one entry, whatever the size of the files.`,
 		Example: `  sdtool imatrix merge night1.gguf night2.gguf -o both.gguf
   sdtool imatrix merge part-*.dat -o all.dat`,
-		Args: cobra.MinimumNArgs(1),
+		Args: someArguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, done, err := openMatrices(args)
 			if err != nil {
@@ -153,7 +153,7 @@ func newImatrixConvertCommand(a *app) *cobra.Command {
 		Long: `Everything that the target can hold is kept; what it cannot hold is said. A .dat has no counts for single experts
 and no room for provenance; GGUF readers built with 64-byte names refuse longer ones.`,
 		Example: `  sdtool imatrix convert imatrix.dat -o imatrix.gguf`,
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := imatrix.Open(args[0])
 			if err != nil {

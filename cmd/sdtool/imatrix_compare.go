@@ -36,7 +36,7 @@ entries that only one side has. With --min-cosine or --max-error the exit code i
 missing.`,
 		Example: `  sdtool imatrix compare ours.dat theirs.dat
   sdtool imatrix compare a.gguf b.gguf --min-cosine 0.999`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments("A", "B"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, done, err := openMatrices(args)
 			if err != nil {
@@ -59,6 +59,9 @@ missing.`,
 			strict := cmd.Flags().Changed("min-cosine") || cmd.Flags().Changed("max-error")
 			for _, d := range diffs {
 				broken := d.OnlyIn != 0 || math.IsNaN(d.Cosine) || d.Cosine < minCosine || d.RelError > maxError
+				if strict && d.OnlyIn != 0 {
+					return fmt.Errorf("compare %s and %s: entry %q is only in %s: %w", args[0], args[1], d.Name, args[d.OnlyIn-1], errDiffer)
+				}
 				if strict && broken {
 					return fmt.Errorf("compare %s and %s: entry %q: %w", args[0], args[1], d.Name, errDiffer)
 				}
@@ -115,6 +118,10 @@ func printDifferences(w io.Writer, names []string, diffs []imatrix.Difference) e
 		}
 	}
 	if err := table.Flush(); err != nil {
+		return err
+	}
+	if both == 0 {
+		_, err := fmt.Fprintf(w, "no entry is in both and of one width; %d not comparable\n", len(diffs))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%d entries in both, %d not comparable, lowest cosine %.8f\n", both, len(diffs)-both, worst)

@@ -22,7 +22,7 @@ func newImatrixPlotCommand(a *app) *cobra.Command {
 entry's mean. A .html output also has the table of 'imatrix show', to sort in a browser.`,
 		Example: `  sdtool imatrix plot imatrix.dat -o heat.png
   sdtool imatrix plot imatrix.gguf -o report.html`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw := chart.WritePNG
 			switch strings.ToLower(filepath.Ext(out)) {

@@ -77,7 +77,7 @@ share of the total in the strongest 1 % and 5 % of columns, entropy (1 = all col
 number of columns that were always zero.`,
 		Example: `  sdtool imatrix show imatrix.dat --sort top1
   sdtool imatrix show imatrix.gguf --json | jq '.tensors[0]'`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			compare, ok := sortKeys[order]
 			if !ok {

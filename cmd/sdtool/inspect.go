@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sdtool/sdtool/convert"
+	"github.com/sdtool/sdtool/scaled"
 	"github.com/sdtool/sdtool/tensor"
 	"github.com/sdtool/sdtool/writer"
 )
@@ -31,14 +32,15 @@ func newInspectCommand(a *app) *cobra.Command {
 		Use:   "inspect FILE",
 		Short: "Show what is in a checkpoint",
 		Long: `Show the format, metadata, family, types and tensors of a checkpoint: a safetensors,
-GGUF or torch file, an index, or a folder. Nothing but headers is read.
+GGUF or torch file, an index, or a folder. Nothing but headers and
+the settings of scaled weights is read.
 
 A file whose data is cut short is shown as far as its header goes; the exit code is
 then 1.`,
 		Example: `  sdtool inspect model.safetensors
   sdtool inspect model.gguf --tensors
   sdtool inspect pipeline-folder/ --json`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error { return a.runInspect(args[0], &f) },
 	}
 	fs := cmd.Flags()
@@ -64,6 +66,7 @@ type inspectJSON struct {
 	Count     int              `json:"tensor_count"`
 	Bytes     map[string]int64 `json:"bytes_by_type"`
 	Tensors   []inspectTensor  `json:"tensors"`
+	Scaled    map[string]int   `json:"scaled_weights,omitempty"` // by scheme
 	Notes     []string         `json:"notes,omitempty"`
 }
 
@@ -89,6 +92,8 @@ func (a *app) runInspect(path string, f *inspectFlags) (err error) {
 	view := inspect(cp)
 	if cut != nil {
 		view.Truncated = cut.Error()
+	} else {
+		view.Scaled = scaledSchemes(cp)
 	}
 	if f.json {
 		err = a.printJSON(view)
@@ -128,6 +133,20 @@ func inspect(cp *convert.Checkpoint) *inspectJSON {
 	}
 	view.Family = familyOf(cp)
 	return view
+}
+
+// scaledSchemes counts weights that have scales, by scheme. What cannot be told is
+// an error of the commands that need it, not of a look at the file.
+func scaledSchemes(cp *convert.Checkpoint) map[string]int {
+	_, report, err := scaled.Decode(cp.Tensors, scaled.Options{Metadata: cp.Strings})
+	if err != nil {
+		return map[string]int{"unknown: " + err.Error(): 1}
+	}
+	count := make(map[string]int)
+	for scheme, n := range report.Schemes() {
+		count[string(scheme)] = n
+	}
+	return count
 }
 
 func storedBytes(t tensor.Tensor) int64 {
@@ -181,6 +200,9 @@ func (a *app) printInspect(cp *convert.Checkpoint, v *inspectJSON, tensors bool)
 			}
 		}
 		t.row("  "+d, fmt.Sprintf("%s, %s", plural(n, "tensor"), writer.FormatSize(v.Bytes[d])))
+	}
+	for _, scheme := range slices.Sorted(maps.Keys(v.Scaled)) {
+		t.row("scaled", fmt.Sprintf("%s stored as %s", plural(v.Scaled[scheme], "weight"), scheme))
 	}
 	for _, note := range v.Notes {
 		t.row("note", note)

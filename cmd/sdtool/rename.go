@@ -99,7 +99,7 @@ func newRenameSeFiCommand(a *app) *cobra.Command {
 stable-diffusion.cpp reads: q, k and v of the double blocks become one tensor, the
 halves of the final modulation change places. Names are sorted.`,
 		Example: "  sdtool rename sefi SeFi-Image/ sefi.safetensors",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments("DIR", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := filepath.Join(args[0], "transformer")
 			if _, err := os.Stat(in); err != nil { // the folder or file itself
@@ -120,7 +120,7 @@ func newRenameQwen3VLCommand(a *app) *cobra.Command {
 		Long: `Read a Qwen3-VL checkpoint, shards and all, and write one file in which
 model.language_model.X is called model.X. Names are sorted.`,
 		Example: "  sdtool rename qwen3-vl Qwen3-VL-8B-Instruct/ qwen3vl.safetensors",
-		Args:    cobra.ExactArgs(2),
+		Args:    arguments("DIR|FILE", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.rename(cmd.Context(), f, args[0], args[1], must(rename.Qwen3VL, "names that begin with model.language_model. ('sdtool convert' puts shards together)"), true)
 		},

@@ -35,10 +35,13 @@ Tensors and metadata stay as they are. A tensor larger than --max-size gets a pa
 its own. 'sdtool merge' puts the parts together again.`,
 		Example: `  sdtool split model.gguf --max-size 4G
   sdtool split model.safetensors -o parts/model --max-tensors 100`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if (size > 0) == (count > 0) {
-				return usagef("give one of --max-size and --max-tensors")
+			switch {
+			case size > 0 && count > 0:
+				return usagef("--max-size and --max-tensors exclude each other")
+			case size == 0 && count == 0:
+				return usagef("how large may a part be? give --max-size SIZE or --max-tensors N")
 			}
 			if f.output == "" {
 				f.output = strings.TrimSuffix(args[0], filepath.Ext(args[0]))
@@ -64,7 +67,7 @@ its own. 'sdtool merge' puts the parts together again.`,
 	}
 	f.register(cmd, "prefix of the parts' names (default: the file's, without its ending)")
 	cmd.Flags().Var(&size, "max-size", "most bytes of tensors in a part, as 4G")
-	cmd.Flags().IntVar(&count, "max-tensors", 0, "most tensors in a part")
+	intVar(cmd.Flags(), &count, "max-tensors", "", 1, 1<<30, "most tensors in a part")
 	return cmd
 }
 
@@ -78,7 +81,7 @@ that holds it, and write one file of the same format. Tensors and metadata stay 
 are; the keys about the splitting are left out. 'sdtool convert' reads sets as well.`,
 		Example: `  sdtool merge model-00001-of-00003.gguf -o model.gguf
   sdtool merge model.safetensors.index.json -o model.safetensors`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("SET"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if f.output == "" {
 				return usagef("no output: give -o FILE")

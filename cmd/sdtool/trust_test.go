@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,7 +38,7 @@ func TestVerify(t *testing.T) {
 
 	fails(t, exitFailed, "not as the conversion", "verify", out, "--against", in, "--type", "q4_K", "--max-rel-error", "0.0001")
 	fails(t, exitFailed, "not as the conversion", "verify", out, "--against", in, "--type", "q8_0")
-	fails(t, exitUsage, "no input", "verify", out, "--type", "q4_K")
+	fails(t, exitUsage, "nothing to compare with", "verify", out, "--type", "q4_K")
 }
 
 func TestVerifyFindsDamage(t *testing.T) {
@@ -104,6 +105,36 @@ func TestDiff(t *testing.T) {
 	require.Contains(t, sdtool(t, "diff", a, b).stdout, "first at byte 9 of 16")
 }
 
+// What GGUF stores in another way is no difference between formats.
+func TestDiffAcrossFormats(t *testing.T) {
+	dir := t.TempDir()
+	deep := rampTensor("deep", 2, 2, 2, 2, 2)
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), map[string]string{"note": "kept"}, rampTensor("w", 2, 32), deep, rampTensor("scalar"))
+	out := filepath.Join(dir, "out.gguf")
+	ok(t, "convert", "-m", in, "-o", out, "--no-provenance")
+	r := sdtool(t, "diff", in, out, "--json")
+	var list []changeJSON
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &list))
+	for _, c := range list {
+		require.Equal(t, "only in second", c.Msg[:min(14, len(c.Msg))], "%+v", c)
+		require.Regexp(t, `^general\.`, c.Name, "only what GGUF adds of its own")
+	}
+}
+
+func TestVerifySaysWhatItFound(t *testing.T) {
+	dir := t.TempDir()
+	bad := rampTensor("nan.weight", 2, 32)
+	copy(bad.data, f32s(float32(math.NaN())))
+	in := writeFile(t, filepath.Join(dir, "in.safetensors"), nil, rampTensor("w.weight", 2, 32), bad)
+	out := filepath.Join(dir, "out.gguf")
+	ok(t, "convert", "-m", in, "-o", out, "--type", "f16")
+	r := ok(t, "verify", out, "--against", in, "--type", "f16")
+	require.NotContains(t, r.stdout, "WEIGHTED", "no matrix, no weighted error")
+	require.Contains(t, r.stdout, "2 tensors as the conversion makes them")
+	require.Contains(t, r.stdout, "1 number not finite, as in the input")
+	require.NotContains(t, ok(t, "verify", out, "--against", in, "--type", "f16", "--quiet").stdout, "as the conversion makes them")
+}
+
 func TestChecksum(t *testing.T) {
 	dir := t.TempDir()
 	in := trustModel(t, dir)
@@ -151,7 +182,7 @@ func TestSplitAndMergeGGUF(t *testing.T) {
 			require.NoError(t, os.Remove(p))
 		}
 	}
-	fails(t, exitUsage, "give one of", "split", whole)
+	fails(t, exitUsage, "how large", "split", whole)
 	fails(t, exitUsage, "end its name in .gguf", "merge", whole, "-o", filepath.Join(dir, "x.safetensors"))
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func newVerifyCommand(a *app) *cobra.Command {
 		Example: `  sdtool verify flux-q4_K.gguf --against flux.safetensors --type q4_K
   sdtool verify sd15-q8_0.gguf --against sd15.safetensors --type q8_0 --max-rel-error 0.02
   sdtool verify out.gguf --diffusion-model flux.safetensors --vae ae.safetensors --type q5_0 --strict`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against != "" {
 				if f.inputs[convert.RoleModel] != "" {
@@ -75,6 +76,12 @@ type verdictJSON struct {
 }
 
 func (a *app) verify(cmd *cobra.Command, f *convertFlags, path string, strict bool, limit float64) (err error) {
+	if len(f.components()) == 0 {
+		return usagef("nothing to compare with: give --against FILE, or components")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
 	f.output = path // its ending tells the format
 	o, err := f.options()
 	if err != nil {
