@@ -33,31 +33,16 @@ type File struct {
 	Size      int64    // of all parts, in bytes
 	Trailing  int64    // bytes after the data of the last tensor that are not padding, in all parts
 
-	stamps  []tensor.Stamp
-	closers []io.Closer
+	files tensor.Files
 }
 
 // Close closes the files; the tensors' sources cannot be read afterwards.
 // Closing twice is allowed.
-func (f *File) Close() error {
-	var errs []error
-	for _, c := range f.closers {
-		errs = append(errs, c.Close())
-	}
-	f.closers, f.stamps = nil, nil
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return f.files.Close() }
 
-// Check returns a *tensor.ChangedError if a file has another size or
-// modification time than when it was opened. Ask after the last read.
-func (f *File) Check() error {
-	for _, s := range f.stamps {
-		if err := s.Check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Check returns a *tensor.ChangedError if a file has another size or modification
+// time than when it was opened. Ask after the last read.
+func (f *File) Check() error { return f.files.Check() }
 
 // Open opens the GGUF file at path and checks all of its header. If it is a part
 // of a split set, the whole set is opened, from whichever part; parts that are
@@ -89,19 +74,16 @@ func Open(path string) (*File, error) {
 // openPart opens one file, leaving split keys alone. Like Open it may return
 // both a file, still open, and an error.
 func openPart(path string) (*File, error) {
-	file, size, err := tensor.OpenRegular(path)
+	var files tensor.Files
+	file, size, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := tensor.NewStamp(file, path)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
 	f, err := OpenReaderAt(file, size, path)
 	if f == nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, files.Close())
 	}
-	f.closers, f.stamps = []io.Closer{file}, []tensor.Stamp{stamp}
+	f.files = files
 	return f, err
 }
 
@@ -274,26 +256,14 @@ func badName(name string) string {
 	return ""
 }
 
-// duplicates looks for two entries with one name, by sorting: a map would cost
-// more than the header.
+// duplicates looks for two entries with one name.
 func (s *scanner) duplicates(entries []directory) error {
-	order := make([]int32, len(entries))
-	for i := range order {
-		order[i] = int32(i)
+	i, twice := tensor.SameName(len(entries), func(i int) string { return entries[i].info.Name })
+	if !twice {
+		return nil
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if c := strings.Compare(entries[a].info.Name, entries[b].info.Name); c != 0 {
-			return c
-		}
-		return int(a - b)
-	})
-	for i := 1; i < len(order); i++ {
-		if d := &entries[order[i]]; d.info.Name == entries[order[i-1]].info.Name {
-			s.tensor = d.info.Name
-			return s.failAt(d.at, KindDuplicateTensor, "two tensors have this name")
-		}
-	}
-	return nil
+	s.tensor = entries[i].info.Name
+	return s.failAt(entries[i].at, KindDuplicateTensor, "two tensors have this name")
 }
 
 // place checks that each tensor starts where the padded tensors before it end,

@@ -79,7 +79,7 @@ func joinParts(paths []string, mine int, part *File, partErr error) (*File, erro
 			if p, err = openPart(path); p == nil {
 				return nil, errors.Join(err, set.Close())
 			}
-			set.closers = append(set.closers, p.closers...)
+			set.files.Adopt(&p.files)
 		}
 		if soft == nil {
 			soft = err
@@ -95,7 +95,7 @@ func joinParts(paths []string, mine int, part *File, partErr error) (*File, erro
 		return nil, errors.Join(&FormatError{Path: paths[0], Kind: KindSplit, Key: KeySplitTensors, Offset: -1,
 			Msg: fmt.Sprintf("found %d, but the parts hold %d tensors", want, len(set.Tensors))}, set.Close())
 	}
-	set.closers = append(set.closers, part.closers...)
+	set.files.Adopt(&part.files)
 	return set, soft
 }
 
@@ -112,7 +112,6 @@ func (f *File) add(p *File, path string, i int, names map[string]string) error {
 		names[t.Name] = path
 	}
 	f.Tensors = append(f.Tensors, p.Tensors...)
-	f.stamps = append(f.stamps, p.stamps...)
 	f.Size += p.Size
 	f.Trailing += p.Trailing
 	return nil

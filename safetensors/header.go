@@ -111,25 +111,13 @@ func cmp(a, b int64) int {
 	return 0
 }
 
-// duplicates looks for two entries with one name, by sorting: a map would cost
-// more than the header.
+// duplicates looks for two entries with one name.
 func duplicates(entries []entry, path string) error {
-	order := make([]int32, len(entries))
-	for i := range order {
-		order[i] = int32(i)
+	i, twice := tensor.SameName(len(entries), func(i int) string { return entries[i].info.Name })
+	if !twice {
+		return nil
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if c := strings.Compare(entries[a].info.Name, entries[b].info.Name); c != 0 {
-			return c
-		}
-		return int(a - b)
-	})
-	for i := 1; i < len(order); i++ {
-		if e := &entries[order[i]]; e.info.Name == entries[order[i-1]].info.Name {
-			return &FormatError{Path: path, Kind: KindDuplicateKey, Tensor: e.info.Name, Offset: e.at, Msg: "two tensors have this name"}
-		}
-	}
-	return nil
+	return &FormatError{Path: path, Kind: KindDuplicateKey, Tensor: entries[i].info.Name, Offset: entries[i].at, Msg: "two tensors have this name"}
 }
 
 // metadata reads the value of __metadata__.

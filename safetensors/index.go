@@ -263,8 +263,7 @@ func (x *Index) open() (*File, error) {
 		if i == 0 {
 			set.Metadata = f.Metadata
 		}
-		set.closers = append(set.closers, f.closers...)
-		set.stamps = append(set.stamps, f.stamps...)
+		set.files.Adopt(&f.files)
 		set.Size += f.Size
 		set.Tensors = append(set.Tensors, f.Tensors...)
 		for _, t := range f.Tensors {

@@ -19,31 +19,16 @@ type File struct {
 	Unlisted []string          // tensors in the shards that the index does not name
 	Size     int64             // of all files, in bytes; the index is not counted
 
-	stamps  []tensor.Stamp
-	closers []io.Closer
+	files tensor.Files
 }
 
 // Close closes the files; the tensors' sources cannot be read afterwards.
 // Closing twice is allowed.
-func (f *File) Close() error {
-	var errs []error
-	for _, c := range f.closers {
-		errs = append(errs, c.Close())
-	}
-	f.closers, f.stamps = nil, nil
-	return errors.Join(errs...)
-}
+func (f *File) Close() error { return f.files.Close() }
 
-// Check returns a *tensor.ChangedError if a file has another size or
-// modification time than when it was opened. Ask after the last read.
-func (f *File) Check() error {
-	for _, s := range f.stamps {
-		if err := s.Check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Check returns a *tensor.ChangedError if a file has another size or modification
+// time than when it was opened. Ask after the last read.
+func (f *File) Check() error { return f.files.Check() }
 
 // Open opens one safetensors file and checks all of its header. Malformed files
 // make a *FormatError. A file that lacks data at the end makes a *TruncatedError
@@ -59,19 +44,16 @@ func Open(path string) (*File, error) {
 
 // openOne is Open, but leaves a truncated file open.
 func openOne(path string) (*File, error) {
-	file, size, err := tensor.OpenRegular(path)
+	var files tensor.Files
+	file, size, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := tensor.NewStamp(file, path)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
 	f, err := OpenReaderAt(file, size, path)
 	if f == nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, files.Close())
 	}
-	f.closers, f.stamps = []io.Closer{file}, []tensor.Stamp{stamp}
+	f.files = files
 	return f, err
 }
 

@@ -15,8 +15,7 @@ type File struct {
 	Skipped []Skipped // what is in the file and was not taken, in order
 	Dict    string    // key of the state dict, as "state_dict"; "" for the outermost dict
 
-	file  io.Closer
-	stamp tensor.Stamp
+	files tensor.Files
 }
 
 // Skipped is something in a checkpoint that is not a tensor of its state dict.
@@ -27,40 +26,25 @@ type Skipped struct {
 
 // Close closes the file; the tensors' sources cannot be read afterwards.
 // Closing twice is allowed.
-func (f *File) Close() error {
-	if f.file == nil {
-		return nil
-	}
-	err := f.file.Close()
-	f.file = nil
-	return err
-}
+func (f *File) Close() error { return f.files.Close() }
 
-// Check returns a *tensor.ChangedError if the file has another size or
-// modification time than when it was opened. Ask after the last read.
-func (f *File) Check() error {
-	if f.file == nil {
-		return nil
-	}
-	return f.stamp.Check()
-}
+// Check returns a *tensor.ChangedError if the file has another size or modification
+// time than when it was opened. Ask after the last read.
+func (f *File) Check() error { return f.files.Check() }
 
 // Open opens the checkpoint at path and checks everything but the tensors' data.
 // Errors are *FormatError, *GlobalError, and ErrNoTensors, wrapped.
 func Open(path string) (*File, error) {
-	file, size, err := tensor.OpenRegular(path)
+	var files tensor.Files
+	file, size, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := tensor.NewStamp(file, path)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
 	f, err := OpenReaderAt(file, size, path)
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, files.Close())
 	}
-	f.file, f.stamp = file, stamp
+	f.files = files
 	return f, nil
 }
 
