@@ -12,32 +12,10 @@ import numpy as np, torch
 import torch.nn.functional as F
 from diffusers import AutoencoderKL, UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from synthetic import flat, uniform, values
 
 exact_gelu = F.gelu
 F.gelu = lambda x, approximate="none": exact_gelu(x, approximate="tanh")
-
-def fnv1a64(s):
-    h = 0xcbf29ce484222325
-    for b in s.encode():
-        h = ((h ^ b) * 0x100000001b3) & 0xFFFFFFFFFFFFFFFF
-    return h
-
-def uniform(name, count):
-    with np.errstate(over="ignore"):
-        z = np.arange(count, dtype=np.uint64) + np.uint64(fnv1a64(name)) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(40)).astype(np.float32) / np.float32(1 << 23) - np.float32(1)
-
-def values(name, shape):
-    n, fan = int(np.prod(shape)), int(np.prod(shape[1:])) if len(shape) > 1 else 0
-    u = uniform(name, n)
-    if name.endswith(".bias"): x = np.float32(0.02) * u
-    elif len(shape) == 1: x = np.float32(1) + np.float32(0.1) * u
-    else: x = np.float32((3 / fan) ** 0.5) * u
-    if len(shape) > 1: x = x.astype(np.float16).astype(np.float32)
-    return torch.from_numpy(x.reshape(shape))
 
 def fill(module, prefix, tensors):
     state = module.state_dict()
@@ -58,8 +36,6 @@ def tower(cls, width, layers, proj):
 def unet(channels, context, heads, **kw):
     return UNet2DConditionModel(block_out_channels=channels, cross_attention_dim=context, norm_eps=1e-6, attention_head_dim=heads,
         use_linear_projection=True, **kw)
-
-def flat(x): return [float(f"{v:.7g}") for v in x.detach().reshape(-1).tolist()]
 
 IDS = [998] + [(7 * i) % 990 + 1 for i in range(20)] + [999] + [0] * 55
 LATENT = torch.from_numpy(uniform("latent", 256).reshape(1, 4, 8, 8) * np.float32(2))
