@@ -119,6 +119,7 @@ func (c *Conversion) plan(ctx context.Context, o *Options) error {
 		}
 	}
 	c.idleRules(o)
+	c.items = nil // a header of many tensors makes them worth some megabytes
 	return c.finishWeights(o)
 }
 
