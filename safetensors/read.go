@@ -113,7 +113,7 @@ func explain(err error, r io.ReaderAt, size int64, path string) error {
 		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: "not a safetensors file: this is " + what}
 	}
 	if len(head) > 8 && fe.Kind == KindHeaderLength && !bytes.ContainsAny(head[8:9], "{ \t\r\n") {
-		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: fmt.Sprintf("not a model file: no header of safetensors, GGUF or torch begins with the bytes % x", head[:12])}
+		return &FormatError{Path: path, Kind: KindForeign, Offset: -1, Msg: fmt.Sprintf("not a model file: no header of safetensors, GGUF or torch begins with the bytes % x", head[:min(12, len(head))])}
 	}
 	return err
 }

@@ -56,6 +56,7 @@ var refusals = []struct {
 	{"length max", length(1<<64-1, "{}"), safetensors.KindHeaderLength, "found a header length of 18446744073709551615 bytes, want at most 100000000"},
 	{"length one over the limit", length(100_000_001, "{}"), safetensors.KindHeaderLength, "found a header length of 100000001 bytes, want at most 100000000"},
 	{"length one beyond the file", length(3, "{}"), safetensors.KindHeaderLength, "found a header length of 3 bytes, but only 2 follow"},
+	{"nine random bytes", length(1<<40, "x"), safetensors.KindForeign, "begins with the bytes 00 00 00 00 00 01 00 00 78"},
 	{"length 0", length(0, ""), safetensors.KindForeign, "nothing but zero bytes"},
 	{"length 0 before text", length(0, "{}"), safetensors.KindHeaderStart, "want '{'"},
 	{"length one short", length(1, "{}"), safetensors.KindJSON, "found the end"},
