@@ -1,0 +1,147 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sdtool/sdtool/engine/enginetest"
+	"github.com/sdtool/sdtool/engine/graph"
+	"github.com/sdtool/sdtool/engine/nn"
+	"github.com/sdtool/sdtool/rename"
+	"github.com/sdtool/sdtool/tensor"
+)
+
+// What testdata/make_flux.py ran.
+const (
+	rows, cols, tokens      = 3, 4, 7
+	contextWidth, poolWidth = 96, 64
+	scale                   = 3.5
+)
+
+func reference(t *testing.T, kind string) enginetest.Network {
+	var all map[string]enginetest.Network
+	enginetest.Read(t, "flux.json.gz", &all)
+	require.Contains(t, all, kind)
+	return all[kind]
+}
+
+type net struct {
+	enginetest.Bench
+	config Config
+}
+
+func open(t *testing.T, want enginetest.Network) net {
+	list := want.Renamed(t, rename.Flux)
+	c, ok := Detect(enginetest.Shape(list))
+	require.True(t, ok)
+	return net{enginetest.Open(t, list), c}
+}
+
+func (n net) compile(t *testing.T, o graph.Options) *Net {
+	t.Helper()
+	c, err := Compile(n.Device, n.Weights, n.config, o, 2*rows, 2*cols, tokens)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func inputValues() (latent, text, pooled []float32) {
+	return enginetest.Values("latent", 16*4*rows*cols), enginetest.Values("text", tokens*contextWidth), enginetest.Values("pooled", poolWidth)
+}
+
+func TestAgainstDiffusers(t *testing.T) {
+	for _, kind := range []string{"dev", "schnell"} {
+		t.Run(kind, func(t *testing.T) {
+			ctx := context.Background()
+			want := reference(t, kind)
+			n := open(t, want)
+			require.Equal(t, Config{Patch: 64, Hidden: 256, Heads: 2, Context: contextWidth, Vector: poolWidth, Double: 2, Single: 2, Guidance: kind == "dev"}, n.config)
+			c := n.compile(t, graph.Options{})
+			require.NoError(t, n.Weights.Load(ctx, nil))
+			latent, text, pooled := inputValues()
+
+			done := n.Watch(t)
+			got, err := c.Run(ctx, latent, 0.7, text, pooled, scale)
+			require.NoError(t, err)
+			columns := done()
+			enginetest.Near(t, "velocity", want.Output, got, 1e-3)
+			want.CompareColumns(t, columns, func(module string) string { return rename.Flux.Rename("transformer." + module + ".weight") })
+
+			sampled := want.Euler(t, latent, func(x []float32, sigma float32) []float32 {
+				v, err := c.Run(ctx, x, sigma, text, pooled, scale)
+				require.NoError(t, err)
+				return v
+			})
+			enginetest.Near(t, "four steps", want.Sampled, sampled, 1e-3)
+
+			fused, err := n.compile(t, graph.Options{FlashAttention: true}).Run(ctx, latent, 0.7, text, pooled, scale)
+			require.NoError(t, err)
+			enginetest.Near(t, "with fused attention", want.Output, fused, 5e-3)
+		})
+	}
+}
+
+// Each block's two streams, image and text.
+func TestBlocksAgainstDiffusers(t *testing.T) {
+	ctx := context.Background()
+	want := reference(t, "dev")
+	n := open(t, want)
+	c := n.compile(t, graph.Options{})
+	require.NoError(t, n.Weights.Load(ctx, nil))
+	latent, text, pooled := inputValues()
+	after := func(double, single int) (image, txt []float32) {
+		both := n.Run(t, "blocks", graph.Options{}, func(b graph.Builder) (graph.Tensor, []graph.Value) {
+			in := inputs{
+				image: b.Input(tensor.F32, 1, rows*cols, 64), text: b.Input(tensor.F32, 1, tokens, contextWidth), vector: b.Input(tensor.F32, 1, poolWidth),
+				time: b.Input(tensor.F32, 1), guidance: b.Input(tensor.F32, 1), cos: b.Input(tensor.F32, tokens+rows*cols, 64), sin: b.Input(tensor.F32, tokens+rows*cols, 64),
+			}
+			values := []graph.Value{
+				graph.Floats(c.patches(latent)), graph.Floats(text), graph.Floats(pooled), graph.Floats([]float32{700}), graph.Floats([]float32{1000 * scale}),
+				graph.Floats(c.cos), graph.Floats(c.sin),
+			}
+			p, image, text := n.config.embed(b.In(Prefix), in)
+			for i := range double {
+				image, text = p.double(b.In(Prefix).Inf("double_blocks.%d", i), image, text)
+			}
+			x := b.Concat(text, image, 1)
+			for i := range single {
+				x = p.single(b.In(Prefix).Inf("single_blocks.%d", i), x)
+			}
+			return x, values
+		})
+		cut := tokens * int(n.config.Hidden)
+		return both[cut:], both[:cut]
+	}
+	for i := 1; i <= 2; i++ {
+		image, txt := after(i, 0)
+		block := want.Blocks[fmt.Sprintf("transformer_blocks.%d", i-1)]
+		enginetest.Near(t, fmt.Sprintf("double block %d, image", i-1), block[0], enginetest.Some(image), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("double block %d, text", i-1), block[1], enginetest.Some(txt), 1e-3)
+		image, txt = after(2, i)
+		block = want.Blocks[fmt.Sprintf("single_transformer_blocks.%d", i-1)]
+		enginetest.Near(t, fmt.Sprintf("single block %d, image", i-1), block[0], enginetest.Some(image), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("single block %d, text", i-1), block[1], enginetest.Some(txt), 1e-3)
+	}
+}
+
+func TestPatches(t *testing.T) {
+	n := &Net{config: Config{Patch: 8}, height: 4, width: 6}
+	x := enginetest.Values("x", 2*4*6)
+	require.Equal(t, x, n.unpatch(n.patches(x)))
+	require.Equal(t, []float32{x[0], x[1], x[6], x[7], x[24], x[25], x[30], x[31]}, n.patches(x)[:8])
+}
+
+func TestOddSizesAreRefused(t *testing.T) {
+	_, err := Compile(nil, nil, Config{}, graph.Options{}, 3, 4, 1)
+	require.ErrorContains(t, err, "multiples of 2")
+}
+
+func TestAngles(t *testing.T) {
+	cos, sin := nn.Angles(positions(1, 1, 2), axes, theta)
+	require.Len(t, cos, 3*headWidth/2)
+	require.Equal(t, []float32{1, 0}, []float32{cos[0], sin[0]}, "text is not turned")
+	require.InDelta(t, 0.5403, cos[2*64+36], 1e-4, "the last patch is one column on")
+}
