@@ -8,24 +8,11 @@ block, what a loop of four Euler steps gives, and the mean square of every colum
 that a linear layer is fed in the first run.
 """
 import gzip, json, sys
-import numpy as np, torch
+import torch
 from diffusers import FluxTransformer2DModel
-from synthetic import flat, uniform, values
+from synthetic import fill, flat, random, watch
 
 ROWS, COLS, TOKENS, CONTEXT, POOLED = 3, 4, 7, 96, 64
-
-
-def fill(module, prefix, tensors):
-    state = module.state_dict()
-    for key in state:
-        state[key] = values(prefix + key, tuple(state[key].shape), half=False)
-        tensors[prefix + key] = list(state[key].shape)
-    module.load_state_dict(state)
-    return module.eval()
-
-
-def random(name, *shape):
-    return torch.from_numpy(uniform(name, int(np.prod(shape))).reshape(shape))
 
 
 def pack(x):  # [1, c, h, w] to patches [1, n, c·2·2]
@@ -36,11 +23,6 @@ def pack(x):  # [1, c, h, w] to patches [1, n, c·2·2]
 def unpack(x, h, w):
     n, t, c = x.shape
     return x.view(n, h // 2, w // 2, c // 4, 2, 2).permute(0, 3, 1, 4, 2, 5).reshape(n, c // 4, h, w)
-
-
-def some(x, most=400):  # evenly spaced values
-    v = x.reshape(-1)
-    return flat(v[::max(1, v.numel() // most)])
 
 
 def run(guidance):
@@ -55,17 +37,7 @@ def run(guidance):
     image_ids = image_ids.reshape(-1, 3)
     call = lambda x, t: unpack(net(hidden_states=pack(x), timestep=torch.tensor([t]), guidance=torch.tensor([3.5]) if guidance else None,
         pooled_projections=pooled, encoder_hidden_states=text, txt_ids=torch.zeros(TOKENS, 3), img_ids=image_ids, return_dict=False)[0], 2 * ROWS, 2 * COLS)
-    blocks, columns, hooks = {}, {}, []
-    for name, m in net.named_modules():
-        if isinstance(m, torch.nn.Linear):
-            def seen(m, args, out, name=name):
-                x = args[0].reshape(-1, args[0].shape[-1])
-                columns[name] = flat((x * x).mean(0))
-            hooks.append(m.register_forward_hook(seen))
-        if name.count(".") == 1 and name.split(".")[0] in ("transformer_blocks", "single_transformer_blocks"):
-            def done(m, args, out, name=name): # (text, image)
-                blocks[name] = [some(out[1]), some(out[0])]
-            hooks.append(m.register_forward_hook(done))
+    columns, blocks, hooks = watch(net, lambda name, out: (out[1], out[0]))  # image, then text
     out = {"tensors": tensors, "output": flat(call(latent, 0.7)), "blocks": dict(blocks), "columns": dict(columns)}
     for h in hooks: h.remove()
     sigmas, x = [1.0, 0.8, 0.55, 0.25, 0.0], latent

@@ -33,3 +33,40 @@ def values(name, shape, half=True):
 def flat(x):
     """A tensor as a list of numbers of seven digits."""
     return [float(f"{v:.7g}") for v in x.detach().reshape(-1).tolist()]
+
+
+def fill(module, prefix, tensors):
+    """Give a module's parameters f32 values, and keep their names and shapes."""
+    state = module.state_dict()
+    for key in state:
+        state[key] = values(prefix + key, tuple(state[key].shape), half=False)
+        tensors[prefix + key] = list(state[key].shape)
+    module.load_state_dict(state)
+    return module.eval()
+
+
+def random(name, *shape):
+    """An input."""
+    return torch.from_numpy(uniform(name, int(np.prod(shape))).reshape(shape))
+
+
+def some(x, most=400):
+    """Evenly spaced values of a tensor."""
+    v = x.reshape(-1)
+    return flat(v[::max(1, v.numel() // most)])
+
+
+def watch(net, streams):
+    """Hooks that keep the mean squares of every linear layer's input columns, and what
+    streams(name, output) picks of a block's output."""
+    columns, blocks, hooks = {}, {}, []
+    for name, m in net.named_modules():
+        if isinstance(m, torch.nn.Linear):
+            def seen(m, args, out, name=name):
+                x = args[0].reshape(-1, args[0].shape[-1])
+                columns[name] = flat((x * x).mean(0))
+            hooks.append(m.register_forward_hook(seen))
+        if name.count(".") == 1 and name.split(".")[0].endswith("transformer_blocks"):
+            def done(m, args, out, name=name): blocks[name] = [some(x) for x in streams(name, out) if x is not None]
+            hooks.append(m.register_forward_hook(done))
+    return columns, blocks, hooks
