@@ -153,9 +153,11 @@ func (n Network) Euler(t testing.TB, x []float32, velocity func(x []float32, sig
 	return x
 }
 
-// Some picks about as many evenly spaced values as the scripts keep of a stream.
-func Some(x []float32) []float32 {
-	const most = 400
+// Streams is how many values the scripts keep of a stream, about.
+const Streams = 400
+
+// Some picks about most evenly spaced values, as the scripts do.
+func Some(x []float32, most int) []float32 {
 	step := max(1, len(x)/most)
 	var out []float32
 	for i := 0; i < len(x); i += step {

@@ -118,12 +118,12 @@ func TestBlocksAgainstDiffusers(t *testing.T) {
 	for i := 1; i <= 2; i++ {
 		image, txt := after(i, 0)
 		block := want.Blocks[fmt.Sprintf("transformer_blocks.%d", i-1)]
-		enginetest.Near(t, fmt.Sprintf("double block %d, image", i-1), block[0], enginetest.Some(image), 1e-3)
-		enginetest.Near(t, fmt.Sprintf("double block %d, text", i-1), block[1], enginetest.Some(txt), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("double block %d, image", i-1), block[0], enginetest.Some(image, enginetest.Streams), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("double block %d, text", i-1), block[1], enginetest.Some(txt, enginetest.Streams), 1e-3)
 		image, txt = after(2, i)
 		block = want.Blocks[fmt.Sprintf("single_transformer_blocks.%d", i-1)]
-		enginetest.Near(t, fmt.Sprintf("single block %d, image", i-1), block[0], enginetest.Some(image), 1e-3)
-		enginetest.Near(t, fmt.Sprintf("single block %d, text", i-1), block[1], enginetest.Some(txt), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("single block %d, image", i-1), block[0], enginetest.Some(image, enginetest.Streams), 1e-3)
+		enginetest.Near(t, fmt.Sprintf("single block %d, text", i-1), block[1], enginetest.Some(txt, enginetest.Streams), 1e-3)
 	}
 }
 

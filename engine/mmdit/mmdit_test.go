@@ -119,7 +119,7 @@ func TestBlocksAgainstDiffusers(t *testing.T) {
 		}
 		for i := range n.config.Depth {
 			for stream, values := range want.Blocks[fmt.Sprintf("transformer_blocks.%d", i)] {
-				enginetest.Near(t, fmt.Sprintf("%s block %d, stream %d", kind, i, stream), values, enginetest.Some(after(i+1, stream)), 1e-3)
+				enginetest.Near(t, fmt.Sprintf("%s block %d, stream %d", kind, i, stream), values, enginetest.Some(after(i+1, stream), enginetest.Streams), 1e-3)
 			}
 		}
 	}

@@ -61,8 +61,19 @@ func HeadAttention(b graph.Builder, q, k, v, mask graph.Tensor) graph.Tensor {
 		y := b.FlashAttention(q, b.Cast(k, tensor.F16), b.Cast(v, tensor.F16), mask, scale)
 		return b.Reshape(y, n, nq, heads*d)
 	}
-	scores := b.SoftMax(b.MatMulF32(q, k), mask, scale)
+	return weigh(b, b.SoftMax(b.MatMulF32(q, k), mask, scale), v)
+}
+
+// BiasedAttention is HeadAttention with a bias [1, heads, nq, nk] on the scores, which
+// are not scaled.
+func BiasedAttention(b graph.Builder, q, k, v, bias graph.Tensor) graph.Tensor {
+	return weigh(b, b.SoftMax(b.Add(b.MatMulF32(q, k), bias), graph.Tensor{}, 1), v)
+}
+
+// weigh adds values [n, heads, nk, d] up by scores [n, heads, nq, nk]: [n, nq, heads·d].
+func weigh(b graph.Builder, scores, v graph.Tensor) graph.Tensor {
 	y := b.MatMul(scores, b.Cont(b.Permute(v, 0, 1, 3, 2))) // values with tokens innermost
+	n, heads, nq, d := v.Dim(0), v.Dim(1), scores.Dim(2), v.Dim(3)
 	return b.Reshape(b.Cont(b.Permute(y, 0, 2, 1, 3)), n, nq, heads*d)
 }
 
