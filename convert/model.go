@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sdtool/sdtool/gguf"
 	"github.com/sdtool/sdtool/rename"
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -52,6 +53,16 @@ func OpenModel(inputs []Input, o OpenOptions, family rename.Family) (*Model, err
 		m.Tensors = append(m.Tensors, t)
 	}
 	return m, nil
+}
+
+// Metadata returns the GGUF metadata of the first component that has the key.
+func (m *Model) Metadata(key string) (gguf.Metadata, bool) {
+	for _, c := range m.components {
+		if _, ok := c.Checkpoint.Metadata.Get(key); ok {
+			return c.Checkpoint.Metadata, true
+		}
+	}
+	return nil, false
 }
 
 // Close closes the files.

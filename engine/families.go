@@ -8,6 +8,7 @@ import (
 
 	"github.com/sdtool/sdtool/engine/graph"
 	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/engine/vae"
 	"github.com/sdtool/sdtool/native"
 	"github.com/sdtool/sdtool/native/lanesum"
 	"github.com/sdtool/sdtool/tensor"
@@ -35,6 +36,8 @@ type family struct {
 // families has a row per kind of model.
 var families = []family{
 	{"Stable Diffusion 1.x, 2.x and XL", isStableDiffusion, openStableDiffusion},
+	{"Stable Diffusion 3 and 3.5", isSD3, openSD3},
+	{"FLUX.1", isFlux, openFlux},
 }
 
 // checkpoint is what a family gets to see while it is opened.
@@ -95,9 +98,10 @@ type Traits struct {
 // textRequest is what encoding a prompt depends on.
 type textRequest struct {
 	text          string
-	negative      bool // it is the prompt to steer away from
-	clipSkip      int  // 0 is the family's own
-	width, height int  // of the picture
+	negative      bool    // it is the prompt to steer away from
+	clipSkip      int     // 0 is the family's own
+	width, height int     // of the picture
+	guidance      float32 // that networks take which were distilled from guided ones
 }
 
 // condition is an encoded prompt.
@@ -105,6 +109,12 @@ type condition struct {
 	text   []float32 // [tokens, width]
 	tokens int64
 	vector []float32 // what some networks take beside it
+	// guidance is what distilled networks are told.
+	guidance float32
+}
+
+func missingDecoder() error {
+	return fmt.Errorf("%w: tensor %q is missing", ErrNoDecoder, vae.Prefix+".decoder.conv_in.weight")
 }
 
 // latentSize is the size of a latent in its own pixels.

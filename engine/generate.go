@@ -63,6 +63,9 @@ type generation struct {
 
 // plan settles what the parameters leave open and encodes the prompts.
 func (g *generation) plan(ctx context.Context) error {
+	if g.params.Guidance == ModelGuidance {
+		g.params.Guidance = g.model.Traits().Guidance
+	}
 	p, t := g.params, g.model.Traits()
 	g.size = latentSize{int64(t.Channels), int64(p.Height / t.Factor), int64(p.Width / t.Factor)}
 	g.method = t.Method
@@ -78,7 +81,7 @@ func (g *generation) plan(ctx context.Context) error {
 	}
 	start := time.Now()
 	net := g.model.net
-	r := textRequest{text: p.Prompt, clipSkip: p.ClipSkip, width: p.Width, height: p.Height}
+	r := textRequest{text: p.Prompt, clipSkip: p.ClipSkip, width: p.Width, height: p.Height, guidance: p.Distilled}
 	var err error
 	if g.cond, err = net.encode(ctx, r); err != nil {
 		return fmt.Errorf("encode the prompt: %w", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sdtool/sdtool/engine/graph"
 	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/engine/text"
 	"github.com/sdtool/sdtool/native"
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -29,6 +30,11 @@ type Options struct {
 	SeparateVAE bool
 	// Prediction says what the network predicts; nil finds out.
 	Prediction *sample.Prediction
+	// FlowShift moves the noise levels of flow models; 0 is the family's own.
+	FlowShift float32
+	// T5Tokenizer cuts prompts for a T5 encoder; without one such models fail to load
+	// with text.ErrNoTokenizer.
+	T5Tokenizer *text.Unigram
 	// Progress is told the bytes of weights read, from any goroutine; it may be nil.
 	Progress func(done, total int64)
 }

@@ -14,7 +14,8 @@ type Params struct {
 	Prompt, Negative string
 	Width, Height    int // multiples of Traits.Multiple; FitSize rounds up
 	Steps            int
-	Guidance         float32 // classifier-free guidance scale; 1 is without
+	Guidance         float32 // classifier-free guidance scale; 1 is without; ModelGuidance is the model's own
+	Distilled        float32 // guidance that distilled networks, as FLUX dev, are told
 	Method           *sample.Method
 	Scheduler        *sample.Scheduler
 	Sigmas           []float32 // noise levels to use instead of a scheduler's
@@ -29,9 +30,12 @@ type Params struct {
 	NoPictures bool
 }
 
+// ModelGuidance as Params.Guidance means Traits.Guidance.
+const ModelGuidance = -1
+
 // DefaultParams returns what stable-diffusion.cpp's command line defaults to.
 func DefaultParams() Params {
-	return Params{Width: 512, Height: 512, Steps: 20, Guidance: 7, Seed: 42, Batch: 1, RNG: rng.CUDA}
+	return Params{Width: 512, Height: 512, Steps: 20, Guidance: 7, Distilled: 3.5, Seed: 42, Batch: 1, RNG: rng.CUDA}
 }
 
 // Limits of Params.

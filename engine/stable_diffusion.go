@@ -39,8 +39,7 @@ type stableDiffusion struct {
 	netSize [3]int64
 
 	vae     vae.Config
-	decoder *vae.Decoder // compiled for:
-	decSize [2]int64
+	decoder *decoder
 
 	prediction *sample.Prediction
 	alphas     []float32
@@ -76,7 +75,7 @@ func openStableDiffusion(c *checkpoint) (network, error) {
 	}
 	var pictures bool
 	if s.vae, pictures = vae.Detect(c.shape); !pictures && !c.options.NoPictures {
-		return nil, fmt.Errorf("%w: tensor %q is missing", ErrNoDecoder, vae.Prefix+".decoder.conv_in.weight")
+		return nil, missingDecoder()
 	}
 	pictures = pictures && !c.options.NoPictures
 	s.describe(pictures, c.options.SeparateVAE)
@@ -170,15 +169,11 @@ func (s *stableDiffusion) askForWeights(pictures bool) error {
 		return err
 	}
 	net.Close()
+	s.decoder = newDecoder(s.device, s.weights, s.vae, s.options)
 	if !pictures {
 		return nil
 	}
-	dec, err := vae.Compile(s.device, s.weights, s.vae, s.decoding(), side, side)
-	if err != nil {
-		return err
-	}
-	dec.Close()
-	return nil
+	return s.decoder.ask()
 }
 
 // finalNorm: SDXL takes hidden states as they are.
@@ -213,7 +208,7 @@ func (s *stableDiffusion) close() {
 		s.net.Close()
 	}
 	if s.decoder != nil {
-		s.decoder.Close()
+		s.decoder.close()
 	}
 }
 
@@ -271,27 +266,7 @@ func (s *stableDiffusion) predict(ctx context.Context, x []float32, size latentS
 }
 
 func (s *stableDiffusion) decode(ctx context.Context, x []float32, size latentSize) ([]float32, error) {
-	want := [2]int64{size.height, size.width}
-	if s.decoder == nil || s.decSize != want {
-		if s.decoder != nil {
-			s.decoder.Close()
-			s.decoder = nil
-		}
-		d, err := vae.Compile(s.device, s.weights, s.vae, s.decoding(), size.height, size.width)
-		if err != nil {
-			return nil, err
-		}
-		s.decoder, s.decSize = d, want
-	}
-	return s.decoder.Decode(ctx, x)
-}
-
-// decoding: nothing is fed back from a picture, so that the order of its sums
-// shows in the last bit of a few pixels only.
-func (s *stableDiffusion) decoding() graph.Options {
-	o := s.options
-	o.Exact = false
-	return o
+	return s.decoder.decode(ctx, x, size)
 }
 
 // encode runs the text towers on each chunk of the prompt.

@@ -94,6 +94,17 @@ func (c *Context) Permute(a Tensor, to0, to1, to2, to3 int) Tensor {
 func (c *Context) Cont(a Tensor) Tensor {
 	const op = "cont"
 	if c.err == nil && a.c != nil && a.Contiguous() {
+		// Axes of length one may have any stride, at which ggml looks all the same.
+		want := uintptr(a.DType().BlockBytes())
+		for i := range maxDims {
+			if a.c.nb[i] != want {
+				return c.Reshape(a, a.c.ne[:]...)
+			}
+			want *= uintptr(a.c.ne[i])
+			if i == 0 {
+				want /= uintptr(a.DType().Block())
+			}
+		}
 		return a
 	}
 	if !c.operands(op, a) {

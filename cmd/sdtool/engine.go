@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +15,10 @@ import (
 	"github.com/sdtool/sdtool/convert"
 	"github.com/sdtool/sdtool/engine"
 	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/engine/text"
 	"github.com/sdtool/sdtool/native"
 	"github.com/sdtool/sdtool/rename"
+	"github.com/sdtool/sdtool/tensor"
 	"github.com/sdtool/sdtool/writer"
 )
 
@@ -81,6 +85,8 @@ type modelFlags struct {
 	flashModel bool
 	fast       bool
 	prediction string
+	flowShift  float32
+	tokenizer  string
 
 	predicts *sample.Prediction // by check
 	kind     rename.Family
@@ -97,6 +103,8 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.outside, "allow-outside", false, "let an index name files outside its folder")
 	fs.StringVar(&f.family, "family", "", "family of the model, instead of detecting it")
 	fs.StringVar(&f.prediction, "prediction", "", "what the network predicts: eps, v, edm_v (default: found out)")
+	fs.Float32Var(&f.flowShift, "flow-shift", 0, "shift of the noise levels of flow models (default: the model's)")
+	pathVar(fs, &f.tokenizer, "t5-tokenizer", "", "tokenizer of the T5 encoder: `FILE` tokenizer.json, spiece.model or GGUF, or a folder (default: found with the model)")
 	libraryFlag(cmd, &f.library)
 	fs.StringVar(&f.device, "device", "", "device to compute on, as sdtool engine info lists them (default: the CPU)")
 	threadsFlag(fs, &f.threads, "threads that compute (default: physical cores)")
@@ -129,7 +137,7 @@ func (f *modelFlags) check() error {
 
 // load opens and loads the model after check. The files are closed when it returns.
 func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress string) (*engine.Model, *native.Library, error) {
-	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures}
+	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures, FlowShift: f.flowShift}
 	if o.Threads < 1 {
 		o.Threads = writer.DefaultThreads()
 	}
@@ -156,11 +164,45 @@ func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress
 	for _, w := range files.Warnings {
 		a.warn(w)
 	}
+	if o.T5Tokenizer, err = f.findTokenizer(inputs, files); err != nil {
+		return nil, nil, err
+	}
 	m, err := a.loadModel(ctx, lib, files, o, progress)
+	if errors.Is(err, text.ErrNoTokenizer) {
+		err = fmt.Errorf("%w (--t5-tokenizer FILE)", err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", inputs[0].Path, err)
 	}
 	return m, lib, nil
+}
+
+// findTokenizer reads the T5 tokenizer: the one given, or one in a GGUF component, in a
+// folder that is a component, or beside the encoder. Without one nothing is wrong yet:
+// not every model reads prompts with T5.
+func (f *modelFlags) findTokenizer(inputs []convert.Input, files *convert.Model) (*text.Unigram, error) {
+	if f.tokenizer != "" {
+		return text.OpenUnigram(f.tokenizer)
+	}
+	if !slices.ContainsFunc(files.Tensors, func(t tensor.Tensor) bool { return strings.HasPrefix(t.Name, "text_encoders.t5xxl.") }) {
+		return nil, nil
+	}
+	if md, ok := files.Metadata(text.GGUFKey); ok {
+		return text.UnigramFromGGUF(md)
+	}
+	for _, in := range inputs {
+		dir := in.Path
+		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+			if dir = filepath.Dir(dir); in.Role != convert.RoleT5 {
+				continue
+			}
+		}
+		u, err := text.OpenUnigram(dir)
+		if err == nil || !errors.Is(err, text.ErrNoTokenizer) {
+			return u, err
+		}
+	}
+	return nil, nil
 }
 
 func (a *app) loadModel(ctx context.Context, lib *native.Library, files *convert.Model, o engine.Options, progress string) (*engine.Model, error) {

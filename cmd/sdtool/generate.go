@@ -24,6 +24,7 @@ type samplingFlags struct {
 	height     int
 	steps      int
 	guidance   float32
+	distilled  float32
 	method     string
 	scheduler  string
 	sigmas     []float32
@@ -42,7 +43,8 @@ func (f *samplingFlags) register(cmd *cobra.Command) {
 	intVar(fs, &f.width, "width", "W", 1, engine.MaxSide, "width in pixels, rounded up to what the model can make")
 	intVar(fs, &f.height, "height", "H", 1, engine.MaxSide, "height in pixels")
 	intVar(fs, &f.steps, "steps", "", 1, 10000, "sampling steps")
-	fs.Float32Var(&f.guidance, "cfg-scale", d.Guidance, "classifier-free guidance; 1 is without")
+	fs.Float32Var(&f.guidance, "cfg-scale", 0, "classifier-free guidance; 1 is without (default: 7, but 1 for FLUX)")
+	fs.Float32Var(&f.distilled, "guidance", d.Distilled, "guidance that distilled models, as FLUX dev, are told")
 	fs.StringVar(&f.method, "sampling-method", "", "sampler: "+list(sample.Methods())+" (default: the model's)")
 	fs.StringVar(&f.scheduler, "scheduler", "", "noise levels: "+list(sample.Schedulers())+" (default: the sampler's)")
 	fs.Float32SliceVar(&f.sigmas, "sigmas", nil, "noise levels themselves, falling, ending in 0")
@@ -66,7 +68,12 @@ func list[T fmt.Stringer](all []T) string {
 func (f *samplingFlags) params(cmd *cobra.Command) (engine.Params, error) {
 	p := engine.DefaultParams()
 	p.Negative, p.Width, p.Height, p.Steps, p.Guidance = f.negative, f.width, f.height, f.steps, f.guidance
-	p.Sigmas, p.ClipSkip = f.sigmas, max(f.clipSkip, 0)
+	p.Distilled, p.Sigmas, p.ClipSkip = f.distilled, f.sigmas, max(f.clipSkip, 0)
+	if !cmd.Flags().Changed("cfg-scale") {
+		p.Guidance = engine.ModelGuidance
+	} else if f.guidance < 0 {
+		return p, usagef("--cfg-scale %g: want 0 or more", f.guidance)
+	}
 	if cmd.Flags().Changed("eta") {
 		p.Eta = &f.eta
 	}
@@ -241,6 +248,9 @@ func parameters(p engine.Params, m *engine.Model) string {
 	}
 	if p.Scheduler != nil {
 		scheduler = *p.Scheduler
+	}
+	if p.Guidance == engine.ModelGuidance {
+		p.Guidance = m.Traits().Guidance
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", p.Prompt)

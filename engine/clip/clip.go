@@ -57,6 +57,10 @@ type Tower struct {
 type Skip struct {
 	Layers    int
 	FinalNorm bool
+	// State makes the end token's state the pooled output, without a projection;
+	// PooledOnly leaves the encoding out.
+	State      bool
+	PooledOnly bool
 }
 
 // Compile builds the tower's graphs. It fails if more layers are to be skipped
@@ -66,16 +70,21 @@ func Compile(d *graph.Device, w *graph.Weights, c Config, o graph.Options, s Ski
 		return nil, fmt.Errorf("clip skip %d: the text encoder has %d layers", s.Layers, c.Layers)
 	}
 	t := &Tower{Config: c}
+	if s.State {
+		t.Pooled = c.Width
+	}
 	var err error
-	t.hidden, err = d.Compile("text encoder "+c.Prefix, w, o, func(b graph.Builder) graph.Tensor {
-		b = b.In(c.Prefix)
-		x := c.stack(b, b.Input(tensor.I32, c.Tokens), b.Input(tensor.F32, c.Tokens, c.Tokens), c.Layers+1-s.Layers)
-		if s.FinalNorm {
-			x = nn.LayerNorm(b.In("final_layer_norm"), x, eps)
-		}
-		return x
-	})
-	if err != nil || c.Pooled == 0 {
+	if !s.PooledOnly {
+		t.hidden, err = d.Compile("text encoder "+c.Prefix, w, o, func(b graph.Builder) graph.Tensor {
+			b = b.In(c.Prefix)
+			x := c.stack(b, b.Input(tensor.I32, c.Tokens), b.Input(tensor.F32, c.Tokens, c.Tokens), c.Layers+1-s.Layers)
+			if s.FinalNorm {
+				x = nn.LayerNorm(b.In("final_layer_norm"), x, eps)
+			}
+			return x
+		})
+	}
+	if err != nil || t.Pooled == 0 {
 		return t, err
 	}
 	t.pooled, err = d.Compile("pooled text encoder "+c.Prefix, w, o, func(b graph.Builder) graph.Tensor {
@@ -83,6 +92,9 @@ func Compile(d *graph.Device, w *graph.Weights, c Config, o graph.Options, s Ski
 		ids, mask, end := b.Input(tensor.I32, c.Tokens), b.Input(tensor.F32, c.Tokens, c.Tokens), b.Input(tensor.I32, 1)
 		x := nn.LayerNorm(b.In("final_layer_norm"), c.stack(b, ids, mask, c.Layers), eps)
 		last := b.Rows(b.Reshape(x, c.Tokens, c.Width), end)
+		if s.State {
+			return last
+		}
 		return b.MatMul(last, b.Weight("text_projection", graph.Matrix, -1, c.Width))
 	})
 	if err != nil {
@@ -146,7 +158,8 @@ func (t *Tower) Encode(ctx context.Context, ids []int32) ([]float32, error) {
 	return t.hidden.Run(ctx, graph.Ints(ids), graph.Floats(causal(t.Tokens)))
 }
 
-// Pool returns the projection of the state at position end, [Pooled].
+// Pool returns the projection of the state at position end, or that state (see Skip),
+// [Pooled].
 func (t *Tower) Pool(ctx context.Context, ids []int32, end int) ([]float32, error) {
 	if err := t.check(ids); err != nil {
 		return nil, err

@@ -195,8 +195,8 @@ func attend(b graph.Builder, h heads) graph.Tensor {
 func (p *pass) joint(b graph.Builder, x, text graph.Tensor) (graph.Tensor, graph.Tensor) {
 	xb, tb := b.In("x_block"), b.In("context_block")
 	xm, tm := p.modulations(xb), p.modulations(tb)
-	if len(xm) < 2 {
-		return b.Failf("a block without modulation of its MLP"), text
+	if len(xm) < 2 || len(tm) < 1 {
+		return b.Failf("a block without modulation of its layers"), text
 	}
 	i := p.project(xb.In("attn"), xm[attention].Modulate(b, x, eps))
 	t := p.project(tb.In("attn"), tm[attention].Modulate(b, text, eps))

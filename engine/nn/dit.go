@@ -27,7 +27,7 @@ type Modulation struct{ Shift, Scale, Gate graph.Tensor }
 // Chunks cuts the last axis of x [1, n·width] into n parts [1, 1, width].
 func Chunks(b graph.Builder, x graph.Tensor, n int64) []graph.Tensor {
 	parts := make([]graph.Tensor, n)
-	width := x.Dim(-1) / n
+	width := x.Dim(-1) / max(n, 1)
 	for i := range parts {
 		part := b.Slice(x, -1, int64(i)*width, int64(i+1)*width)
 		parts[i] = b.Reshape(b.Cont(part), 1, 1, width)

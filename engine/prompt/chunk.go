@@ -1,6 +1,9 @@
 package prompt
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Sizes of what a CLIP text encoder takes at a time: a start token, BodyLen tokens of prompt, an end token.
 const (
@@ -52,6 +55,32 @@ func Tokenize(enc Encoder, prompt string, pad int32) Tokens {
 		}
 	}
 	return layOut(ids, weights, pad)
+}
+
+// TokenizeT5 parses a prompt and lays it out for a T5 encoder: chunks of the given
+// length, each up to length-1 tokens, an end token and padding. BREAK is not known
+// there and is left out.
+func TokenizeT5(enc Encoder, prompt string, length int, end, pad int32) []Chunk {
+	body := length - 1
+	var all Tokens
+	for _, p := range ParseAttention(prompt) {
+		if p.IsBreak() {
+			continue
+		}
+		for _, id := range enc.Encode(p.Text) {
+			all.IDs, all.Weights = append(all.IDs, id), append(all.Weights, p.Weight)
+		}
+	}
+	var chunks []Chunk
+	for start := 0; start == 0 || start < len(all.IDs); start += body {
+		stop := min(start+body, len(all.IDs))
+		c := Chunk{IDs: append(slices.Clone(all.IDs[start:stop]), end), Weights: append(slices.Clone(all.Weights[start:stop]), 1)}
+		for len(c.IDs) < length {
+			c.IDs, c.Weights = append(c.IDs, pad), append(c.Weights, 1)
+		}
+		chunks = append(chunks, c)
+	}
+	return chunks
 }
 
 func layOut(ids []int32, weights []float32, pad int32) Tokens {

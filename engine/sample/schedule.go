@@ -58,7 +58,7 @@ func enumerate[T ~uint8](n int) []T {
 	return all
 }
 
-// DefaultScheduler is what a run uses when none is asked for. FLUX-like families have their own.
+// DefaultScheduler is what a run uses when none is asked for.
 func DefaultScheduler(p Prediction, m Method) Scheduler {
 	switch {
 	case p == EDMV:
@@ -67,6 +67,8 @@ func DefaultScheduler(p Prediction, m Method) Scheduler {
 		return LCMScheduler
 	case m == DDIMTrailing:
 		return Simple
+	case p == FluxFlow:
+		return Flux
 	}
 	return Discrete
 }

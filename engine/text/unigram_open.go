@@ -105,10 +105,13 @@ func openUnigramFolder(dir string) (*Unigram, error) {
 	return nil, fmt.Errorf("%w in %s: no tokenizer.json or spiece.model there or in tokenizer_2, tokenizer_3, tokenizer", ErrNoTokenizer, dir)
 }
 
+// GGUFKey is the metadata key of GGUF files that carry a tokenizer.
+const GGUFKey = "tokenizer.ggml.model"
+
 // Keys of a tokenizer in GGUF metadata (ggml's docs/gguf.md and llama.cpp's
 // gguf-py/gguf/constants.py).
 const (
-	keyModel    = "tokenizer.ggml.model"
+	keyModel    = GGUFKey
 	keyTokens   = "tokenizer.ggml.tokens"
 	keyScores   = "tokenizer.ggml.scores"
 	keyKinds    = "tokenizer.ggml.token_type"

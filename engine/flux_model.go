@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/sdtool/sdtool/engine/clip"
+	"github.com/sdtool/sdtool/engine/flux"
+	"github.com/sdtool/sdtool/engine/graph"
+	"github.com/sdtool/sdtool/engine/sample"
+	"github.com/sdtool/sdtool/engine/vae"
+)
+
+// fluxTokens is how many T5 tokens FLUX reads at a time.
+const fluxTokens = 256
+
+// fluxModel is FLUX.1: CLIP-L gives the pooled text, T5 the text.
+type fluxModel struct {
+	device  *graph.Device
+	weights *graph.Weights
+	options graph.Options
+	about   Traits
+	shift   float32
+
+	text    *encoders
+	config  flux.Config
+	net     *flux.Net // compiled for:
+	netSize [3]int64
+	decoder *decoder
+}
+
+func isFlux(c *checkpoint) bool {
+	_, ok := flux.Detect(c.shape)
+	return ok
+}
+
+func openFlux(c *checkpoint) (network, error) {
+	f := &fluxModel{device: c.device, weights: c.weights, options: graph.Options{FlashAttention: c.options.FlashAttention}}
+	f.config, _ = flux.Detect(c.shape)
+	pictures, v, err := findDecoder(c, 0.3611, 0.1159)
+	if err != nil {
+		return nil, err
+	}
+	f.about = transformerTraits("FLUX.1 schnell", f.config.Channels(), pictures)
+	f.about.Guidance, f.shift = 1, 1 // trained to do without a negative prompt
+	if f.config.Guidance {
+		f.about.Name, f.shift = "FLUX.1 dev", 1.15
+	}
+	if s := c.options.FlowShift; s > 0 {
+		f.shift = s
+	}
+	if f.text, err = openEncoders(c, f.options, clip.Skip{State: true, PooledOnly: true}, clip.Skip{}); err != nil {
+		return nil, err
+	}
+	f.text.g = nil // a second tower is not read
+	if l := f.text.l; l != nil {
+		if err := fits("a pooled text", l.config.Width, f.config.Vector); err != nil {
+			return nil, err
+		}
+	}
+	if t := f.text.t5; t != nil {
+		if err := fits("a text", t.Width, f.config.Context); err != nil {
+			return nil, err
+		}
+	}
+	f.decoder = newDecoder(c.device, c.weights, v, f.options)
+	return f, f.ask(pictures)
+}
+
+// ask compiles everything once at the smallest size.
+func (f *fluxModel) ask(pictures bool) error {
+	if err := f.text.ask(fluxTokens); err != nil {
+		return err
+	}
+	net, err := flux.Compile(f.device, f.weights, f.config, f.options, 2, 2, fluxTokens)
+	if err != nil {
+		return err
+	}
+	net.Close()
+	if pictures {
+		return f.decoder.ask()
+	}
+	return nil
+}
+
+func (f *fluxModel) traits() Traits { return f.about }
+
+func (f *fluxModel) close() {
+	f.text.close()
+	if f.net != nil {
+		f.net.Close()
+	}
+	f.decoder.close()
+}
+
+func (f *fluxModel) denoiser(context.Context) (*sample.Model, error) {
+	return sample.NewModel(sample.FluxFlow, sample.ModelOptions{Shift: f.shift})
+}
+
+func (f *fluxModel) encode(ctx context.Context, r textRequest) (*condition, error) {
+	pooled, err := f.text.clip(ctx, f.text.l, r.text, 1)
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := f.text.t5Chunks(ctx, r.text, fluxTokens)
+	if err != nil {
+		return nil, err
+	}
+	if chunks == nil {
+		chunks = [][]float32{make([]float32, fluxTokens*f.config.Context)}
+	}
+	out := &condition{vector: pooled.pooled, guidance: r.guidance, tokens: int64(len(chunks)) * fluxTokens}
+	if out.vector == nil {
+		out.vector = make([]float32, f.config.Vector)
+	}
+	for _, chunk := range chunks {
+		out.text = append(out.text, chunk...)
+	}
+	return out, nil
+}
+
+func (f *fluxModel) predict(ctx context.Context, x []float32, size latentSize, time float32, c *condition) ([]float32, error) {
+	want := [3]int64{size.height, size.width, c.tokens}
+	if f.net == nil || f.netSize != want {
+		if f.net != nil {
+			f.net.Close()
+			f.net = nil
+		}
+		net, err := flux.Compile(f.device, f.weights, f.config, f.options, size.height, size.width, c.tokens)
+		if err != nil {
+			return nil, err
+		}
+		f.net, f.netSize = net, want
+	}
+	return f.net.Run(ctx, x, time, c.text, c.vector, c.guidance)
+}
+
+func (f *fluxModel) decode(ctx context.Context, x []float32, size latentSize) ([]float32, error) {
+	return f.decoder.decode(ctx, x, size)
+}
+
+// transformerTraits are those that transformers share.
+func transformerTraits(name string, channels int64, pictures bool) Traits {
+	return Traits{
+		Name: name, Multiple: 16, Factor: 8, Channels: int(channels), Pictures: pictures, ClipSkip: 2,
+		Schedule: sample.OtherFamily, Method: sample.Euler, Guidance: 7, ImageSide: 1024,
+	}
+}
+
+// findDecoder detects the autoencoder, if pictures are wanted.
+func findDecoder(c *checkpoint, scale, shift float32) (pictures bool, config vae.Config, err error) {
+	config, found := vae.Detect(c.shape)
+	config.Scale, config.Shift = scale, shift
+	if !found && !c.options.NoPictures {
+		return false, config, missingDecoder()
+	}
+	return found && !c.options.NoPictures, config, nil
+}
