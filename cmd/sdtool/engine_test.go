@@ -44,13 +44,16 @@ func smallModel(t *testing.T, dir string) string {
 	}
 	slices.SortFunc(m, func(a, b tensor.Info) int { return strings.Compare(a.Name, b.Name) })
 	path := filepath.Join(dir, "small.safetensors")
-	require.NoError(t, synth.Write(path, m, tensor.F16, func(dst []byte, src []float32) error {
-		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], uint16(float16.Fromfloat32(v)))
-		}
-		return nil
-	}))
+	require.NoError(t, synth.Write(path, m, tensor.F16, toHalf))
 	return path
+}
+
+// toHalf is synth.Write's encoder for f16.
+func toHalf(dst []byte, src []float32) error {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(float16.Fromfloat32(v)))
+	}
+	return nil
 }
 
 // useLibrary makes commands find the library that tests use.
