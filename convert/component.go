@@ -138,6 +138,10 @@ type item struct {
 	order         writer.Order
 }
 
+// wholeVAE is what a VAE's names begin with in a whole checkpoint, from which some
+// people cut it without renaming.
+const wholeVAE = "first_stage_model."
+
 // stored returns the name in the input of what it is made of, or of its first part.
 func (it *item) stored() string { return it.inputs[0] }
 
@@ -158,7 +162,7 @@ func (c *Component) items(prefix string, files *fileNumbers) []*item {
 		it.scaled = c.decoded[t.Name]
 		it.opaque = c.opaque && scaledPart(t)
 		it.orig, it.hasOrig = c.origShape(t, scalars)
-		if !strings.HasPrefix(t.Name, prefix) {
+		if !strings.HasPrefix(t.Name, prefix) && !(c.Role == RoleVAE && strings.HasPrefix(t.Name, wholeVAE)) {
 			it.Name = prefix + t.Name
 		}
 		it.parts = []string{it.Name}

@@ -168,3 +168,12 @@ func TestDiffusersNamesInGGUFAreWarnedOf(t *testing.T) {
 	r = ok(t, "convert", "--diffusion-model", in, "-o", filepath.Join(dir, "kept.safetensors"))
 	require.NotContains(t, r.stderr, "diffusers layout")
 }
+
+// A VAE cut out of a whole checkpoint has the names it had there.
+func TestVAEWithTheNamesOfAWholeCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	in := writeFile(t, filepath.Join(dir, "vae.safetensors"), nil, rampTensor("first_stage_model.decoder.conv_in.weight", 2, 8))
+	out := filepath.Join(dir, "out.safetensors")
+	ok(t, "convert", "--vae", in, "-o", out)
+	require.Equal(t, map[string]string{"first_stage_model.decoder.conv_in.weight": "f32"}, types(t, out))
+}
