@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sdtool/sdtool/engine/clip"
 	"github.com/sdtool/sdtool/engine/flux"
@@ -36,7 +37,11 @@ func isFlux(c *checkpoint) bool {
 func openFlux(c *checkpoint) (network, error) {
 	f := &fluxModel{device: c.device, weights: c.weights, options: graph.Options{FlashAttention: c.options.FlashAttention}}
 	f.config, _ = flux.Detect(c.shape)
-	pictures, v, err := findDecoder(c, 0.3611, 0.1159)
+	if f.config.Patch != f.config.Out {
+		return nil, fmt.Errorf("%w: the network takes patches of %d values and gives %d: FLUX Fill, Canny and Depth need a picture to start from",
+			ErrUnknownFamily, f.config.Patch, f.config.Out)
+	}
+	pictures, v, err := findDecoder(c, f.config.Channels(), 0.3611, 0.1159)
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +151,19 @@ func transformerTraits(name string, channels int64, pictures bool) Traits {
 	}
 }
 
-// findDecoder detects the autoencoder, if pictures are wanted.
-func findDecoder(c *checkpoint, scale, shift float32) (pictures bool, config vae.Config, err error) {
+// findDecoder detects the autoencoder, if pictures are wanted, of latents with the
+// given channels.
+func findDecoder(c *checkpoint, channels int64, scale, shift float32) (pictures bool, config vae.Config, err error) {
+	if c.options.NoPictures {
+		return false, config, nil
+	}
 	config, found := vae.Detect(c.shape)
 	config.Scale, config.Shift = scale, shift
-	if !found && !c.options.NoPictures {
+	switch {
+	case !found:
 		return false, config, missingDecoder()
+	case config.Latent != channels:
+		return false, config, fmt.Errorf("%w that fits: the network's latents have %d channels, the VAE takes %d", ErrNoDecoder, channels, config.Latent)
 	}
-	return found && !c.options.NoPictures, config, nil
+	return true, config, nil
 }

@@ -37,7 +37,7 @@ func isSD3(c *checkpoint) bool {
 func openSD3(c *checkpoint) (network, error) {
 	s := &sd3Model{device: c.device, weights: c.weights, options: graph.Options{FlashAttention: c.options.FlashAttention}, shift: 3}
 	s.config, _ = mmdit.Detect(c.shape)
-	pictures, v, err := findDecoder(c, 1.5305, 0.0609)
+	pictures, v, err := findDecoder(c, s.config.Channels, 1.5305, 0.0609)
 	if err != nil {
 		return nil, err
 	}

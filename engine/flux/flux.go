@@ -27,7 +27,8 @@ var axes = []int64{16, 56, 56}
 
 // Config is what a checkpoint's shapes say about the network.
 type Config struct {
-	Patch    int64 // channels of a patch: 2·2·channels of the latent
+	Patch    int64 // values of a patch that goes in: 2·2·channels of the latent
+	Out      int64 // of one that comes out; less than Patch if a picture is to start from
 	Hidden   int64
 	Heads    int64
 	Context  int64 // width of the text encoding
@@ -41,11 +42,11 @@ type Config struct {
 // such network.
 func Detect(shape func(name string) []int64) (c Config, ok bool) {
 	img, txt := shape(Prefix+".img_in.weight"), shape(Prefix+".txt_in.weight")
-	vector := shape(Prefix + ".vector_in.in_layer.weight")
-	if len(img) != 2 || len(txt) != 2 || len(vector) != 2 || shape(Prefix+".double_blocks.0.img_mod.lin.weight") == nil {
+	vector, out := shape(Prefix+".vector_in.in_layer.weight"), shape(Prefix+".final_layer.linear.weight")
+	if len(img) != 2 || len(txt) != 2 || len(vector) != 2 || len(out) != 2 || shape(Prefix+".double_blocks.0.img_mod.lin.weight") == nil {
 		return c, false
 	}
-	c = Config{Patch: img[1], Hidden: img[0], Heads: img[0] / headWidth, Context: txt[1], Vector: vector[1]}
+	c = Config{Patch: img[1], Out: out[0], Hidden: img[0], Heads: img[0] / headWidth, Context: txt[1], Vector: vector[1]}
 	c.Guidance = shape(Prefix+".guidance_in.in_layer.weight") != nil
 	c.Double = count(shape, "double_blocks.%d.img_attn.qkv.weight")
 	c.Single = count(shape, "single_blocks.%d.linear1.weight")
@@ -61,7 +62,20 @@ func count(shape func(string) []int64, format string) int {
 }
 
 // Channels returns those of the latent.
-func (c Config) Channels() int64 { return c.Patch / (patch * patch) }
+func (c Config) Channels() int64 { return c.Out / (patch * patch) }
+
+// check refuses sizes that patches and heads cannot have.
+func (c Config) check(h, w int64) error {
+	switch {
+	case h%patch != 0 || w%patch != 0:
+		return fmt.Errorf("a latent of %d by %d: sides must be multiples of %d", w, h, patch)
+	case c.Patch != c.Out || c.Out%(patch*patch) != 0:
+		return fmt.Errorf("patches of %d values become such of %d: expected the same multiple of %d", c.Patch, c.Out, patch*patch)
+	case c.Hidden%headWidth != 0:
+		return fmt.Errorf("a width of %d: expected heads of %d", c.Hidden, headWidth)
+	}
+	return nil
+}
 
 // Net is the network compiled for one latent size and text length.
 type Net struct {
@@ -76,8 +90,8 @@ type Net struct {
 // Compile builds the network for latents of height h and width w, both even, and
 // tokens of text.
 func Compile(d *graph.Device, weights *graph.Weights, c Config, o graph.Options, h, w, tokens int64) (*Net, error) {
-	if h%patch != 0 || w%patch != 0 {
-		return nil, fmt.Errorf("a latent of %d by %d: sides must be multiples of %d", w, h, patch)
+	if err := c.check(h, w); err != nil {
+		return nil, err
 	}
 	n := &Net{config: c, height: h, width: w}
 	n.cos, n.sin = nn.Angles(positions(tokens, h/patch, w/patch), axes, theta)
@@ -120,6 +134,9 @@ func (n *Net) Close() { n.prog.Close() }
 // a text encoding [tokens, context], the pooled text and a guidance scale, which
 // networks without one ignore.
 func (n *Net) Run(ctx context.Context, x []float32, time float32, text, vector []float32, guidance float32) ([]float32, error) {
+	if want := n.config.Channels() * n.height * n.width; int64(len(x)) != want {
+		return nil, fmt.Errorf("a latent of %d values, expected %d", len(x), want)
+	}
 	in := []graph.Value{
 		graph.Floats(n.patches(x)), graph.Floats(text), graph.Floats(vector), graph.Floats([]float32{time * timeScale}),
 		graph.Floats(n.cos), graph.Floats(n.sin),

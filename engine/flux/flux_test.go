@@ -58,7 +58,7 @@ func TestAgainstDiffusers(t *testing.T) {
 			ctx := context.Background()
 			want := reference(t, kind)
 			n := open(t, want)
-			require.Equal(t, Config{Patch: 64, Hidden: 256, Heads: 2, Context: contextWidth, Vector: poolWidth, Double: 2, Single: 2, Guidance: kind == "dev"}, n.config)
+			require.Equal(t, Config{Patch: 64, Out: 64, Hidden: 256, Heads: 2, Context: contextWidth, Vector: poolWidth, Double: 2, Single: 2, Guidance: kind == "dev"}, n.config)
 			c := n.compile(t, graph.Options{})
 			require.NoError(t, n.Weights.Load(ctx, nil))
 			latent, text, pooled := inputValues()
@@ -128,7 +128,7 @@ func TestBlocksAgainstDiffusers(t *testing.T) {
 }
 
 func TestPatches(t *testing.T) {
-	n := &Net{config: Config{Patch: 8}, height: 4, width: 6}
+	n := &Net{config: Config{Patch: 8, Out: 8}, height: 4, width: 6}
 	x := enginetest.Values("x", 2*4*6)
 	require.Equal(t, x, n.unpatch(n.patches(x)))
 	require.Equal(t, []float32{x[0], x[1], x[6], x[7], x[24], x[25], x[30], x[31]}, n.patches(x)[:8])
@@ -137,6 +137,12 @@ func TestPatches(t *testing.T) {
 func TestOddSizesAreRefused(t *testing.T) {
 	_, err := Compile(nil, nil, Config{}, graph.Options{}, 3, 4, 1)
 	require.ErrorContains(t, err, "multiples of 2")
+	_, err = Compile(nil, nil, Config{Patch: 384, Out: 64, Hidden: 256}, graph.Options{}, 2, 4, 1)
+	require.ErrorContains(t, err, "patches of 384")
+	_, err = Compile(nil, nil, Config{Patch: 64, Out: 64, Hidden: 320}, graph.Options{}, 2, 4, 1)
+	require.ErrorContains(t, err, "heads of 128")
+	_, err = (&Net{config: Config{Patch: 8, Out: 8}, height: 4, width: 6}).Run(context.Background(), make([]float32, 3), 1, nil, nil, 0)
+	require.ErrorContains(t, err, "3 values, expected 48")
 }
 
 func TestAngles(t *testing.T) {
