@@ -10,6 +10,7 @@ import (
 	"github.com/sdtool/sdtool/engine/enginetest"
 	"github.com/sdtool/sdtool/engine/graph"
 	"github.com/sdtool/sdtool/engine/nn"
+	"github.com/sdtool/sdtool/quant"
 	"github.com/sdtool/sdtool/rename"
 	"github.com/sdtool/sdtool/tensor"
 )
@@ -150,4 +151,92 @@ func TestAngles(t *testing.T) {
 	require.Len(t, cos, 3*headWidth/2)
 	require.Equal(t, []float32{1, 0}, []float32{cos[0], sin[0]}, "text is not turned")
 	require.InDelta(t, 0.5403, cos[2*64+36], 1e-4, "the last patch is one column on")
+}
+
+// A checkpoint in the original names goes through rename untouched and computes what
+// one in diffusers' names does.
+func TestBothLayoutsAreTheSame(t *testing.T) {
+	ctx := context.Background()
+	want := reference(t, "dev")
+	latent, text, pooled := inputValues()
+	run := func(list []tensor.Tensor) []float32 {
+		c, ok := Detect(enginetest.Shape(list))
+		require.True(t, ok)
+		n := net{enginetest.Open(t, list), c}
+		p := n.compile(t, graph.Options{})
+		require.NoError(t, n.Weights.Load(ctx, nil))
+		y, err := p.Run(ctx, latent, 0.7, text, pooled, scale)
+		require.NoError(t, err)
+		return y
+	}
+	diffusers := want.Renamed(t, rename.Flux)
+	r, err := rename.Apply(rename.Flux, diffusers)
+	require.NoError(t, err)
+	require.Empty(t, r.Incomplete)
+	original := make([]tensor.Tensor, len(r.Tensors))
+	for i, x := range r.Tensors {
+		original[i] = x.Tensor
+		require.Equal(t, x.Tensor.Name, rename.Flux.Rename(x.Tensor.Name))
+	}
+	require.Len(t, original, len(diffusers))
+	require.Equal(t, run(diffusers), run(original))
+}
+
+// stored is a tensor whose bytes are in memory.
+type stored []byte
+
+func (s stored) Size() int64 { return int64(len(s)) }
+
+func (s stored) ReadAt(p []byte, off int64) (int, error) { return copy(p, s[off:]), nil }
+
+// in returns the tensors with matrices of type d, or f16 where rows are no whole blocks.
+func in(t *testing.T, list []tensor.Tensor, d tensor.DType) []tensor.Tensor {
+	t.Helper()
+	out := make([]tensor.Tensor, len(list))
+	for i, x := range list {
+		out[i] = x
+		if len(x.Shape) != 2 {
+			continue
+		}
+		raw := make([]byte, x.Source.Size())
+		_, err := x.Source.ReadAt(raw, 0)
+		require.NoError(t, err)
+		rows, cols := x.Shape[0], x.Shape[1]
+		values := make([]float32, rows*cols)
+		require.NoError(t, quant.Lookup(tensor.F32).Dequantize(values, raw))
+		info := tensor.Info{Name: x.Name, DType: d, Shape: x.Shape}
+		if cols%d.Block() != 0 {
+			info.DType = tensor.F16
+		}
+		size, err := info.Bytes()
+		require.NoError(t, err)
+		packed := make(stored, size)
+		_, err = quant.Lookup(info.DType).Quantize(packed, values, rows, cols, nil)
+		require.NoError(t, err)
+		out[i] = tensor.Tensor{Info: info, Source: packed}
+	}
+	return out
+}
+
+// Weights run as they are stored; what they lose is what their type loses.
+func TestTypesOfWeights(t *testing.T) {
+	ctx := context.Background()
+	want := reference(t, "dev")
+	latent, text, pooled := inputValues()
+	for _, c := range []struct {
+		d         tensor.DType
+		tolerance float64
+	}{{tensor.F16, 2e-3}, {tensor.BF16, 1e-2}, {tensor.F8E4M3, 0.1}, {tensor.Q8_0, 2e-2}, {tensor.Q5_1, 0.1}, {tensor.Q4_0, 0.2}, {tensor.Q4_K, 0.2}} {
+		t.Run(c.d.String(), func(t *testing.T) {
+			list := in(t, want.Renamed(t, rename.Flux), c.d)
+			config, ok := Detect(enginetest.Shape(list))
+			require.True(t, ok)
+			n := net{enginetest.Open(t, list), config}
+			p := n.compile(t, graph.Options{})
+			require.NoError(t, n.Weights.Load(ctx, nil))
+			y, err := p.Run(ctx, latent, 0.7, text, pooled, scale)
+			require.NoError(t, err)
+			enginetest.Near(t, "velocity", want.Output, y, c.tolerance)
+		})
+	}
 }
