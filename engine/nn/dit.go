@@ -79,12 +79,13 @@ func weigh(b graph.Builder, scores, v graph.Tensor) graph.Tensor {
 
 // Rotate turns each pair of neighbouring elements of x [n, heads, tokens, d] by its
 // token's angles, given as cosines and sines [tokens, d/2] (Su et al. 2021,
-// arXiv:2104.09864).
+// arXiv:2104.09864). The first elements of all pairs come before the second ones in the
+// result: queries and keys have the same order, so that their products are the same,
+// and ops on rows of d/2 are many times faster than on pairs.
 func Rotate(b graph.Builder, x, cos, sin graph.Tensor) graph.Tensor {
 	n, heads, tokens, d := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
-	pairs := b.Reshape(x, n*heads, tokens, d/2, 2)
-	cos, sin = b.Reshape(cos, 1, tokens, d/2, 1), b.Reshape(sin, 1, tokens, d/2, 1)
-	first, second := b.Cont(b.Slice(pairs, -1, 0, 1)), b.Cont(b.Slice(pairs, -1, 1, 2))
+	halves := b.Cont(b.Permute(b.Reshape(x, n*heads, tokens, d/2, 2), 0, 3, 1, 2))
+	first, second := b.Cont(b.Slice(halves, 1, 0, 1)), b.Cont(b.Slice(halves, 1, 1, 2))
 	y := b.Concat(b.Sub(b.Mul(first, cos), b.Mul(second, sin)), b.Add(b.Mul(first, sin), b.Mul(second, cos)), -1)
 	return b.Reshape(y, n, heads, tokens, d)
 }
