@@ -23,6 +23,9 @@ type Options struct {
 	// is a CPU: several times slower, but bit for bit what stable-diffusion.cpp's
 	// reference computes. Decoding is always left to ggml.
 	Fast bool
+	// NoMap reads weights into memory also where they could be used from a mapped
+	// file. Mapped files must not be changed while the model is in use.
+	NoMap bool
 	// NoPictures leaves the decoder out: latents are computed, pictures are not.
 	NoPictures bool
 	// SeparateVAE tells that the decoder was given by the user in a file of its
@@ -76,6 +79,9 @@ func (m *Model) load(ctx context.Context, c *checkpoint, f family, tensors []ten
 	var err error
 	if m.weights, err = graph.NewWeights(m.device, tensors); err != nil {
 		return err
+	}
+	if !c.options.NoMap {
+		m.weights.MapFiles()
 	}
 	c.device, c.weights = m.device, m.weights
 	if m.net, err = f.open(c); err != nil {

@@ -64,7 +64,7 @@ func (a *app) libraryDirs() []string {
 			exe = real
 		}
 		dirs = append(dirs, filepath.Join(filepath.Dir(exe), "ggml"))
-		beside = append(beside, filepath.Dir(exe))
+		beside = append(beside, filepath.Dir(exe), filepath.Join(filepath.Dir(exe), "..")) // bin/ of a checkout
 	}
 	for _, dir := range beside {
 		dirs = append(dirs, filepath.Join(dir, "native", "ggml"))
@@ -86,6 +86,7 @@ type modelFlags struct {
 	fast       bool
 	prediction string
 	flowShift  float32
+	noMap      bool
 	tokenizer  string
 
 	predicts *sample.Prediction // by check
@@ -106,6 +107,7 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	fs.Float32Var(&f.flowShift, "flow-shift", 0, "shift of the noise levels of flow models (default: the model's)")
 	pathVar(fs, &f.tokenizer, "t5-tokenizer", "", "tokenizer of the T5 encoder: `FILE` tokenizer.json, spiece.model or GGUF, or a folder (default: found with the model)")
 	libraryFlag(cmd, &f.library)
+	fs.BoolVar(&f.noMap, "no-mmap", false, "read weights into memory instead of using them where they lie in their files")
 	fs.StringVar(&f.device, "device", "", "device to compute on, as sdtool engine info lists them (default: the CPU)")
 	threadsFlag(fs, &f.threads, "threads that compute (default: physical cores)")
 	fs.BoolVar(&f.flash, "fa", false, "fused attention: less memory, slightly other pictures")
@@ -137,7 +139,7 @@ func (f *modelFlags) check() error {
 
 // load opens and loads the model after check. The files are closed when it returns.
 func (f *modelFlags) load(ctx context.Context, a *app, noPictures bool, progress string) (*engine.Model, *native.Library, error) {
-	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures, FlowShift: f.flowShift}
+	o := engine.Options{Device: f.device, Threads: f.threads, FlashAttention: f.flash || f.flashModel, Fast: f.fast, NoPictures: noPictures, NoMap: f.noMap, FlowShift: f.flowShift}
 	if o.Threads < 1 {
 		o.Threads = writer.DefaultThreads()
 	}

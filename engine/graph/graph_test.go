@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -245,4 +247,74 @@ func TestShapesAndPermutations(t *testing.T) {
 	assert.Error(t, err)
 	_, err = OpenDevice(dev.Lib, "NoSuch0", 1)
 	assert.ErrorIs(t, err, native.ErrNoDevice)
+}
+
+// Mapped weights give the same numbers, after their file is closed too; what has to
+// be converted is read as ever.
+func TestMappedWeights(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "weights")
+	raw := append(make([]byte, 6), floats(append(make([]float32, 60), 1, 2, 3, 4)...)...) // begins at an odd place for f32
+	raw = append(raw, make([]byte, 2)...)
+	at := int64(len(raw))
+	raw = append(raw, floats(append(make([]float32, 60), 1, 2, 3, 4)...)...)
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+	run := func(mapped bool) (out []float32, inPlace int64) {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		section := func(name string, offset int64) tensor.Tensor {
+			return tensor.Tensor{Info: tensor.Info{Name: name, DType: tensor.F32, Shape: []int64{2, 32}}, Source: &tensor.Section{File: f, Path: path, Offset: offset, Length: 256}}
+		}
+		d := device(t)
+		w, err := NewWeights(d, []tensor.Tensor{section("odd", 6), section("even", at), stored("computed", tensor.F16, make([]byte, 128), 2, 32)})
+		require.NoError(t, err)
+		defer w.Close()
+		if mapped {
+			w.MapFiles()
+		}
+		p, err := d.Compile("sum", w, Options{}, func(b Builder) Tensor {
+			x := b.Input(tensor.F32, 1, 32)
+			y := b.Add(b.MatMul(x, b.Weight("odd", Matrix, 2, 32)), b.MatMul(x, b.Weight("even", Matrix, 2, 32)))
+			return b.Add(y, b.MatMul(x, b.Weight("computed", Matrix, 2, 32)))
+		})
+		require.NoError(t, err)
+		defer p.Close()
+		require.NoError(t, w.Load(context.Background(), nil))
+		require.NoError(t, f.Close())
+		x := make([]float32, 32)
+		for i := range x {
+			x[i] = float32(i)
+		}
+		out, err = p.Run(context.Background(), Floats(x))
+		require.NoError(t, err)
+		return out, w.Mapped()
+	}
+	want, none := run(false)
+	got, some := run(true)
+	require.Equal(t, want, got)
+	require.Zero(t, none)
+	if canMap {
+		require.EqualValues(t, 256, some, "the one that begins at a multiple of 4")
+	}
+	require.NotZero(t, got[1])
+}
+
+func TestMappedFileThatIsTooShort(t *testing.T) {
+	if !canMap {
+		t.Skip("this system does not map files")
+	}
+	path := filepath.Join(t.TempDir(), "weights")
+	require.NoError(t, os.WriteFile(path, make([]byte, 100), 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	d := device(t)
+	w, err := NewWeights(d, []tensor.Tensor{{Info: tensor.Info{Name: "w", DType: tensor.F32, Shape: []int64{2, 32}}, Source: &tensor.Section{File: f, Path: path, Length: 256}}})
+	require.NoError(t, err)
+	defer w.Close()
+	w.MapFiles()
+	p, err := d.Compile("x", w, Options{}, func(b Builder) Tensor { return b.MatMul(b.Input(tensor.F32, 1, 32), b.Weight("w", Matrix, 2, 32)) })
+	require.NoError(t, err)
+	defer p.Close()
+	require.ErrorContains(t, w.Load(context.Background(), nil), "it has 100 bytes, its tensors end at 256")
 }

@@ -28,6 +28,9 @@ func (w *Weights) Load(ctx context.Context, progress func(done, total int64)) er
 	if w.loaded {
 		return fmt.Errorf("weights are already loaded")
 	}
+	if err := w.mapAll(); err != nil {
+		return err
+	}
 	if err := w.place(); err != nil {
 		return err
 	}
@@ -47,6 +50,10 @@ func (w *Weights) Load(ctx context.Context, progress func(done, total int64)) er
 		group.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
+			}
+			if x.inPlace {
+				report(x.source.Size())
+				return nil
 			}
 			if err := w.fill(x, report); err != nil {
 				return fmt.Errorf("load tensor %q: %w", x.info.Name, err)
@@ -83,6 +90,9 @@ func (w *Weights) place() error {
 	slots := make([]slot, len(w.order))
 	sizes := []int64{0}
 	for i, x := range w.order {
+		if x.inPlace {
+			continue
+		}
 		size, err := tensor.AlignUp(b.AllocSize(x.t), align)
 		if err != nil {
 			return err
@@ -96,6 +106,9 @@ func (w *Weights) place() error {
 		sizes[last] += size
 	}
 	for _, n := range sizes {
+		if n == 0 && len(w.mappings) > 0 {
+			continue // all of them lie in their files
+		}
 		buf, err := b.Alloc(n)
 		if err != nil {
 			return fmt.Errorf("memory for weights of %d bytes: %w", w.bytes, err)
@@ -103,6 +116,9 @@ func (w *Weights) place() error {
 		w.buffers = append(w.buffers, buf)
 	}
 	for i, x := range w.order {
+		if x.inPlace {
+			continue
+		}
 		if err := w.buffers[slots[i].buffer].Place(x.t, slots[i].offset); err != nil {
 			return fmt.Errorf("tensor %q: %w", x.info.Name, err)
 		}

@@ -25,23 +25,26 @@ func (u Use) String() string { return useNames[u] }
 
 // Weights holds the tensors of a checkpoint that models have asked for.
 type Weights struct {
-	device  *Device
-	ctx     *native.Context
-	sources map[string]tensor.Tensor
-	byName  map[string]*weight
-	byKey   map[uintptr]*weight
-	order   []*weight
-	buffers []*native.Buffer
-	loaded  bool
-	bytes   int64
+	device   *Device
+	ctx      *native.Context
+	sources  map[string]tensor.Tensor
+	byName   map[string]*weight
+	byKey    map[uintptr]*weight
+	order    []*weight
+	buffers  []*native.Buffer
+	loaded   bool
+	mapped   bool // files may be mapped
+	mappings []mapping
+	bytes    int64
 }
 
 type weight struct {
-	info   tensor.Info // as stored
-	source tensor.Source
-	use    Use
-	dtype  tensor.DType // as kept
-	t      native.Tensor
+	info    tensor.Info // as stored
+	source  tensor.Source
+	use     Use
+	dtype   tensor.DType // as kept
+	t       native.Tensor
+	inPlace bool // it lies in its file
 }
 
 // NewWeights returns the weights of a checkpoint, none of them asked for yet.
@@ -68,6 +71,10 @@ func (w *Weights) Close() {
 		b.Close()
 	}
 	w.buffers = nil
+	for _, m := range w.mappings {
+		_ = m.close() // memory that was mapped can be unmapped
+	}
+	w.mappings = nil
 	w.ctx.Close()
 }
 
