@@ -105,11 +105,11 @@ func TestBlocksAgainstDiffusers(t *testing.T) {
 			}
 			p, image, text := n.config.embed(b.In(Prefix), in)
 			for i := range double {
-				image, text = p.double(b.In(Prefix).Inf("double_blocks.%d", i), image, text)
+				image, text = p.double(b.In(Prefix), i, image, text)
 			}
 			x := b.Concat(text, image, 1)
 			for i := range single {
-				x = p.single(b.In(Prefix).Inf("single_blocks.%d", i), x)
+				x = p.single(b.In(Prefix), i, x)
 			}
 			return x, values
 		})

@@ -1,4 +1,4 @@
-"""Run a reduced FLUX.1 transformer with diffusers and keep what it computes.
+"""Run reduced FLUX.1 and Chroma transformers with diffusers and keep what it computes.
 
 usage: make_flux.py OUT.json.gz       (needs torch and diffusers)
 
@@ -9,7 +9,7 @@ that a linear layer is fed in the first run.
 """
 import gzip, json, sys
 import torch
-from diffusers import FluxTransformer2DModel
+from diffusers import ChromaTransformer2DModel, FluxTransformer2DModel
 from synthetic import fill, flat, random, watch
 
 ROWS, COLS, TOKENS, CONTEXT, POOLED = 3, 4, 7, 96, 64
@@ -46,6 +46,24 @@ def run(guidance):
     return out
 
 
+def chroma():
+    tensors = {}
+    net = fill(ChromaTransformer2DModel(num_layers=2, num_single_layers=2, attention_head_dim=128, num_attention_heads=1,
+        joint_attention_dim=CONTEXT, approximator_hidden_dim=96, approximator_layers=2), "transformer.", tensors)
+    latent, text = random("latent", 1, 16, 2 * ROWS, 2 * COLS), random("text", 1, TOKENS, CONTEXT)
+    ids = torch.zeros(ROWS, COLS, 3)
+    ids[..., 1] += torch.arange(ROWS)[:, None]
+    ids[..., 2] += torch.arange(COLS)[None, :]
+    def call(n):  # with the first n tokens
+        return unpack(net(hidden_states=pack(latent), timestep=torch.tensor([0.7]), encoder_hidden_states=text[:, :n], txt_ids=torch.zeros(n, 3),
+            img_ids=ids.reshape(-1, 3), return_dict=False)[0], 2 * ROWS, 2 * COLS)
+    columns, blocks, hooks = watch(net, lambda name, out: (out[1], out[0]))
+    out = {"tensors": tensors, "output": flat(call(TOKENS)), "columns": dict(columns), "blocks": dict(blocks)}
+    for h in hooks: h.remove()
+    out["sampled"] = flat(call(4))  # what a mask of all but four is the same as
+    return out
+
+
 with torch.no_grad():
-    text = json.dumps({"dev": run(True), "schnell": run(False)}, separators=(",", ":"))
+    text = json.dumps({"dev": run(True), "schnell": run(False), "chroma": chroma()}, separators=(",", ":"))
 open(sys.argv[1], "wb").write(gzip.compress(text.encode(), mtime=0))
