@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -239,4 +240,39 @@ func TestTypesOfWeights(t *testing.T) {
 			enginetest.Near(t, "velocity", want.Output, y, c.tolerance)
 		})
 	}
+}
+
+func TestChromaAgainstDiffusers(t *testing.T) {
+	ctx := context.Background()
+	want := reference(t, "chroma")
+	list := want.Renamed(t, rename.Chroma)
+	config, ok := Detect(enginetest.Shape(list))
+	require.True(t, ok)
+	require.Equal(t, Config{Patch: 64, Out: 64, Hidden: 128, Heads: 1, Context: contextWidth, Double: 2, Single: 2, Layers: 2}, config)
+	n := net{enginetest.Open(t, list), config}
+	c := n.compile(t, graph.Options{})
+	require.NoError(t, n.Weights.Load(ctx, nil))
+	latent, text, _ := inputValues()
+	mask := make([]float32, tokens)
+
+	done := n.Watch(t)
+	got, err := c.Run(ctx, latent, 0.7, text, mask, 0)
+	require.NoError(t, err)
+	columns := done()
+	enginetest.Near(t, "velocity", want.Output, got, 1e-3)
+	want.CompareColumns(t, columns, func(module string) string { return rename.Chroma.Rename("transformer." + module + ".weight") })
+
+	// Tokens that the mask hides might as well not be there.
+	for i := 4; i < tokens; i++ {
+		mask[i] = float32(math.Inf(-1))
+	}
+	got, err = c.Run(ctx, latent, 0.7, text, mask, 0)
+	require.NoError(t, err)
+	enginetest.Near(t, "velocity of four tokens", want.Sampled, got, 1e-3)
+
+	_, err = c.Run(ctx, latent, 0.7, text, mask[1:], 0)
+	require.ErrorContains(t, err, "expected 7")
+	got, err = n.compile(t, graph.Options{FlashAttention: true}).Run(ctx, latent, 0.7, text, mask, 0)
+	require.NoError(t, err)
+	enginetest.Near(t, "velocity, fused attention asked for", want.Sampled, got, 1e-3)
 }

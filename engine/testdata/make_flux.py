@@ -57,7 +57,7 @@ def chroma():
     def call(n):  # with the first n tokens
         return unpack(net(hidden_states=pack(latent), timestep=torch.tensor([0.7]), encoder_hidden_states=text[:, :n], txt_ids=torch.zeros(n, 3),
             img_ids=ids.reshape(-1, 3), return_dict=False)[0], 2 * ROWS, 2 * COLS)
-    columns, blocks, hooks = watch(net, lambda name, out: (out[1], out[0]))
+    columns, blocks, hooks = watch(net, lambda name, out: (out[1], out[0]) if isinstance(out, tuple) else (out[:, TOKENS:], out[:, :TOKENS]))
     out = {"tensors": tensors, "output": flat(call(TOKENS)), "columns": dict(columns), "blocks": dict(blocks)}
     for h in hooks: h.remove()
     out["sampled"] = flat(call(4))  # what a mask of all but four is the same as
