@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sdtool/sdtool/engine/enginetest"
+	"github.com/sdtool/sdtool/engine/graph"
 	"github.com/sdtool/sdtool/engine/rng"
 	"github.com/sdtool/sdtool/engine/text"
 	"github.com/sdtool/sdtool/native/nativetest"
@@ -37,14 +38,7 @@ func readPipeline(t *testing.T, family string) pipeline {
 // model returns the renamed tensors: kernels f16, everything else f32.
 func (p pipeline) model(t *testing.T, family rename.Family) []tensor.Tensor {
 	t.Helper()
-	r, err := rename.Apply(family, enginetest.Tensors(p.Tensors, tensor.F16, enginetest.Kernel))
-	require.NoError(t, err)
-	require.Empty(t, r.Incomplete)
-	list := make([]tensor.Tensor, len(r.Tensors))
-	for i, x := range r.Tensors {
-		list[i] = x.Tensor
-	}
-	return list
+	return enginetest.Renamed(t, family, enginetest.Tensors(p.Tensors, tensor.F16, enginetest.Kernel))
 }
 
 // tokenizer is the small vocabulary the pipelines were run with.
@@ -108,5 +102,59 @@ func TestPipelinesAgainstTorch(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 48, images[0].Bounds().Dx())
 		})
+	}
+}
+
+func TestTransformersSayWhatIsMissing(t *testing.T) {
+	lib := nativetest.Library(t)
+	ctx := context.Background()
+	words := tokenizer(t)
+	load := func(tensors []tensor.Tensor, o Options) error {
+		m, err := Load(ctx, lib, tensors, o)
+		if err == nil {
+			m.Close()
+		}
+		return err
+	}
+	for family, kind := range map[string]rename.Family{"flux": rename.Flux, "sd3": rename.SD3} {
+		all := readPipeline(t, family).model(t, kind)
+		require.ErrorIs(t, load(all, Options{}), text.ErrNoTokenizer, family)
+		require.ErrorIs(t, load(without(all, "text_encoders."), Options{}), ErrNoTextEncoder, family)
+		require.NoError(t, load(without(all, "text_encoders.t5xxl."), Options{}), "%s: without T5 no tokenizer is needed", family)
+		require.NoError(t, load(without(all, "text_encoders.clip_l."), Options{T5Tokenizer: words}), family)
+		require.ErrorIs(t, load(without(all, "first_stage_model."), Options{T5Tokenizer: words}), ErrNoDecoder, family)
+		require.NoError(t, load(without(all, "first_stage_model."), Options{T5Tokenizer: words, NoPictures: true}), family)
+		var missing *graph.MissingError
+		require.ErrorAs(t, load(without(all, "model.diffusion_model.final_layer.adaLN_modulation.1.weight"), Options{T5Tokenizer: words}), &missing, family)
+		err := load(without(all, "text_encoders.t5xxl.transformer.encoder.final_layer_norm"), Options{T5Tokenizer: words})
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, "text_encoders.t5xxl.transformer.encoder.final_layer_norm.weight", missing.Tensor)
+	}
+	// A network that takes more channels than it gives wants a picture to start from.
+	flux := readPipeline(t, "flux")
+	flux.Tensors["transformer.x_embedder.weight"] = []int64{128, 384}
+	err := load(flux.model(t, rename.Flux), Options{T5Tokenizer: words})
+	require.ErrorIs(t, err, ErrUnknownFamily)
+	require.ErrorContains(t, err, "a picture to start from")
+}
+
+// A value that is not a number stops the run with the layer that made it.
+func TestTransformersNameWhatIsNoNumber(t *testing.T) {
+	lib := nativetest.Library(t)
+	for family, kind := range map[string]rename.Family{"flux": rename.Flux, "sd3": rename.SD3} {
+		all := readPipeline(t, family).model(t, kind)
+		name := map[string]string{"flux": "model.diffusion_model.single_blocks.0.linear2.bias", "sd3": "model.diffusion_model.joint_blocks.1.x_block.mlp.fc2.bias"}[family]
+		for i := range all {
+			if all[i].Name == name {
+				all[i].Source = broken{all[i].Source}
+			}
+		}
+		m, err := Load(context.Background(), lib, all, Options{Threads: 1, T5Tokenizer: tokenizer(t)})
+		require.NoError(t, err)
+		_, err = m.Generate(context.Background(), pipelineParams(), Hooks{})
+		m.Close()
+		var bad *graph.NonFiniteError
+		require.ErrorAs(t, err, &bad)
+		require.Contains(t, name, bad.Layer)
 	}
 }

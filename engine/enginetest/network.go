@@ -28,7 +28,13 @@ type Network struct {
 // Renamed returns the network's weights, f32, under the original names of a family.
 func (n Network) Renamed(t testing.TB, family rename.Family) []tensor.Tensor {
 	t.Helper()
-	r, err := rename.Apply(family, Tensors(n.Tensors, tensor.F32, Matrix))
+	return Renamed(t, family, Tensors(n.Tensors, tensor.F32, Matrix))
+}
+
+// Renamed brings tensors under the original names of a family.
+func Renamed(t testing.TB, family rename.Family, tensors []tensor.Tensor) []tensor.Tensor {
+	t.Helper()
+	r, err := rename.Apply(family, tensors)
 	require.NoError(t, err)
 	require.Empty(t, r.Incomplete)
 	list := make([]tensor.Tensor, len(r.Tensors))
