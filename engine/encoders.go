@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/sdtool/sdtool/engine/clip"
@@ -172,7 +173,7 @@ func (e *encoders) t5Chunks(ctx context.Context, s string, length int) ([][]floa
 		e.t5For[length] = enc
 	}
 	var out [][]float32
-	for _, chunk := range prompt.TokenizeT5(e.pieces, s, length, e.pieces.EOS, e.pieces.Pad) {
+	for _, chunk := range e.t5Tokens(s, length) {
 		hidden, err := enc.Encode(ctx, chunk.IDs, nil)
 		if err != nil {
 			return nil, err
@@ -181,6 +182,33 @@ func (e *encoders) t5Chunks(ctx context.Context, s string, length int) ([][]floa
 		out = append(out, hidden)
 	}
 	return out, nil
+}
+
+// t5Tokens cuts a prompt for T5.
+func (e *encoders) t5Tokens(s string, length int) []prompt.Chunk {
+	return prompt.TokenizeT5(e.pieces, s, length, e.pieces.EOS, e.pieces.Pad)
+}
+
+// t5Mask is, for each token of each chunk, zero if it is part of the prompt or one of
+// the first few of the padding, and minus infinity if not.
+func (e *encoders) t5Mask(s string, length, padding int) []float32 {
+	var mask []float32
+	for _, chunk := range e.t5Tokens(s, length) {
+		used := len(chunk.IDs)
+		for used > 0 && chunk.IDs[used-1] == e.pieces.Pad {
+			used--
+		}
+		for i := range chunk.IDs {
+			hidden := float32(0)
+			if i >= used && padding <= 0 {
+				hidden = float32(math.Inf(-1))
+			} else if i >= used {
+				padding--
+			}
+			mask = append(mask, hidden)
+		}
+	}
+	return mask
 }
 
 // fits reports an encoder that does not give what a network takes.

@@ -37,7 +37,7 @@ type family struct {
 var families = []family{
 	{"Stable Diffusion 1.x, 2.x and XL", isStableDiffusion, openStableDiffusion},
 	{"Stable Diffusion 3 and 3.5", isSD3, openSD3},
-	{"FLUX.1", isFlux, openFlux},
+	{"FLUX.1 and Chroma", isFlux, openFlux},
 }
 
 // checkpoint is what a family gets to see while it is opened.

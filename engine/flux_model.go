@@ -11,16 +11,23 @@ import (
 	"github.com/sdtool/sdtool/engine/vae"
 )
 
-// fluxTokens is how many T5 tokens FLUX reads at a time.
-const fluxTokens = 256
+// How many T5 tokens the networks read at a time, and how much of the padding Chroma is
+// shown: what stable-diffusion.cpp does.
+const (
+	fluxTokens    = 256
+	chromaTokens  = 512
+	chromaPadding = 1
+)
 
-// fluxModel is FLUX.1: CLIP-L gives the pooled text, T5 the text.
+// fluxModel is FLUX.1, where CLIP-L gives the pooled text and T5 the text, or Chroma,
+// where there is T5 alone.
 type fluxModel struct {
 	device  *graph.Device
 	weights *graph.Weights
 	options graph.Options
 	about   Traits
 	shift   float32
+	tokens  int // of a chunk of text
 
 	text    *encoders
 	config  flux.Config
@@ -47,7 +54,11 @@ func openFlux(c *checkpoint) (network, error) {
 	}
 	f.about = transformerTraits("FLUX.1 schnell", f.config.Channels(), pictures)
 	f.about.Guidance, f.shift = 1, 1 // trained to do without a negative prompt
-	if f.config.Guidance {
+	f.tokens = fluxTokens
+	switch {
+	case f.config.Chroma():
+		f.about.Name, f.about.Guidance, f.tokens = "Chroma", 7, chromaTokens
+	case f.config.Guidance:
 		f.about.Name, f.shift = "FLUX.1 dev", 1.15
 	}
 	if s := c.options.FlowShift; s > 0 {
@@ -57,6 +68,12 @@ func openFlux(c *checkpoint) (network, error) {
 		return nil, err
 	}
 	f.text.g = nil // a second tower is not read
+	if f.config.Chroma() {
+		f.text.l = nil
+		if f.text.t5 == nil {
+			return nil, fmt.Errorf("%w: no tensors below %s", ErrNoTextEncoder, t5Path)
+		}
+	}
 	if l := f.text.l; l != nil {
 		if err := fits("a pooled text", l.config.Width, f.config.Vector); err != nil {
 			return nil, err
@@ -73,10 +90,10 @@ func openFlux(c *checkpoint) (network, error) {
 
 // ask compiles everything once at the smallest size.
 func (f *fluxModel) ask(pictures bool) error {
-	if err := f.text.ask(fluxTokens); err != nil {
+	if err := f.text.ask(f.tokens); err != nil {
 		return err
 	}
-	net, err := flux.Compile(f.device, f.weights, f.config, f.options, 2, 2, fluxTokens)
+	net, err := flux.Compile(f.device, f.weights, f.config, f.options, 2, 2, int64(f.tokens))
 	if err != nil {
 		return err
 	}
@@ -106,14 +123,17 @@ func (f *fluxModel) encode(ctx context.Context, r textRequest) (*condition, erro
 	if err != nil {
 		return nil, err
 	}
-	chunks, err := f.text.t5Chunks(ctx, r.text, fluxTokens)
+	chunks, err := f.text.t5Chunks(ctx, r.text, f.tokens)
 	if err != nil {
 		return nil, err
 	}
 	if chunks == nil {
-		chunks = [][]float32{make([]float32, fluxTokens*f.config.Context)}
+		chunks = [][]float32{make([]float32, int64(f.tokens)*f.config.Context)}
 	}
-	out := &condition{vector: pooled.pooled, guidance: r.guidance, tokens: int64(len(chunks)) * fluxTokens}
+	out := &condition{vector: pooled.pooled, guidance: r.guidance, tokens: int64(len(chunks) * f.tokens)}
+	if f.config.Chroma() {
+		out.vector = f.text.t5Mask(r.text, f.tokens, chromaPadding)
+	}
 	if out.vector == nil {
 		out.vector = make([]float32, f.config.Vector)
 	}

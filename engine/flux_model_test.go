@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,5 +89,56 @@ func TestFluxWithoutAnEncoder(t *testing.T) {
 	require.Equal(t, whole.text, noCLIP.text)
 
 	_, err := Load(context.Background(), lib, without(all, "text_encoders."), Options{Threads: 1})
+	require.ErrorIs(t, err, ErrNoTextEncoder)
+}
+
+// A prompt longer than T5 is shown at a time goes on in further chunks.
+func TestFluxLongPrompt(t *testing.T) {
+	lib := nativetest.Library(t)
+	m, err := Load(context.Background(), lib, readPipeline(t, "flux").model(t, rename.Flux), Options{Threads: 1, T5Tokenizer: tokenizer(t)})
+	require.NoError(t, err)
+	defer m.Close()
+	c, err := m.net.encode(context.Background(), textRequest{text: strings.Repeat("a red fox in the snow, ", 60), guidance: 3.5})
+	require.NoError(t, err)
+	require.Greater(t, c.tokens, int64(fluxTokens))
+	require.Zero(t, c.tokens%fluxTokens)
+	require.Len(t, c.text, int(c.tokens)*96)
+	_, err = m.net.predict(context.Background(), make([]float32, 16*4*6), latentSize{16, 4, 6}, 0.5, c)
+	require.NoError(t, err)
+}
+
+// Chroma needs T5 alone, of whose padding it sees one token, and a negative prompt.
+func TestChroma(t *testing.T) {
+	lib := nativetest.Library(t)
+	var nets map[string]enginetest.Network
+	enginetest.Read(t, "flux.json.gz", &nets)
+	rest := without(readPipeline(t, "flux").model(t, rename.Flux), "model.diffusion_model.")
+	all := append(nets["chroma"].Renamed(t, rename.Chroma), rest...)
+	ctx := context.Background()
+	m, err := Load(ctx, lib, without(all, "text_encoders.clip_l."), Options{Threads: 1, T5Tokenizer: tokenizer(t)})
+	require.NoError(t, err)
+	defer m.Close()
+	require.Equal(t, "Chroma", m.Traits().Name)
+	require.Contains(t, m.Prediction().String(), "flux")
+	c, err := m.net.encode(ctx, textRequest{text: "a red fox"})
+	require.NoError(t, err)
+	require.Len(t, c.vector, chromaTokens)
+	shown := slices.IndexFunc(c.vector, func(v float32) bool { return v != 0 })
+	words := len(tokenizer(t).Encode("a red fox"))
+	require.Equal(t, words+1+chromaPadding, shown, "the words, the end and one of padding")
+	for _, v := range c.vector[shown:] {
+		require.True(t, math.IsInf(float64(v), -1))
+	}
+	picture := func(negative string) []byte {
+		p := pipelineParams()
+		p.Negative = negative
+		images, err := m.Generate(ctx, p, Hooks{})
+		require.NoError(t, err)
+		return images[0].Pix
+	}
+	require.Equal(t, picture("blurry"), picture("blurry"))
+	require.NotEqual(t, picture("blurry"), picture("a house"))
+
+	_, err = Load(ctx, lib, without(all, "text_encoders.t5xxl."), Options{Threads: 1})
 	require.ErrorIs(t, err, ErrNoTextEncoder)
 }

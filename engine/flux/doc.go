@@ -1,5 +1,5 @@
 // Package flux is the diffusion transformer of FLUX.1 (dev, schnell and what is
-// made from them).
+// made from them) and of Chroma.
 //
 // Block diagram (Black Forest Labs' published model code; Esser et al. 2024,
 // arXiv:2403.03206):

@@ -57,7 +57,10 @@ func Heads(b graph.Builder, x graph.Tensor, heads int64) graph.Tensor {
 func HeadAttention(b graph.Builder, q, k, v, mask graph.Tensor) graph.Tensor {
 	n, heads, nq, d := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3)
 	scale := float32(1 / math.Sqrt(float64(d)))
-	if b.Options().FlashAttention && mask.IsZero() {
+	if b.Options().FlashAttention {
+		if !mask.IsZero() {
+			mask = b.Cast(mask, tensor.F16)
+		}
 		y := b.FlashAttention(q, b.Cast(k, tensor.F16), b.Cast(v, tensor.F16), mask, scale)
 		return b.Reshape(y, n, nq, heads*d)
 	}
