@@ -220,7 +220,7 @@ func (c *collection) fingerprint(list []collect.Prompt) error {
 			models = append(models, filepath.Base(path))
 		}
 	}
-	text, err := json.Marshal([]any{list, c.options.Params, f.sampling.method, f.sampling.scheduler, f.stepWeight, f.shard, f.include, f.exclude, models})
+	text, err := json.Marshal([]any{list, c.options.Params, f.sampling.method, f.sampling.scheduler, f.stepWeight, f.shard, f.include, f.exclude, models, f.model.flowShift, filepath.Base(f.model.tokenizer)})
 	sum := sha256.Sum256(text)
 	c.print = hex.EncodeToString(sum[:16])
 	return err

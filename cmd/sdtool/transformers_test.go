@@ -127,3 +127,26 @@ func TestSD3FromComponents(t *testing.T) {
 	fails(t, exitFailed, "no text encoder", append([]string{"generate", "-o", filepath.Join(dir, "x.png"), "--diffusion-model", c["transformer"], "--vae", c["vae"]}, small...)...)
 	fails(t, exitFailed, "no VAE decoder", append([]string{"generate", "-o", filepath.Join(dir, "x.png"), "--diffusion-model", c["transformer"], "--clip_g", c["te2"]}, small...)...)
 }
+
+// A diffusers folder holds everything, the tokenizer too.
+func TestFluxFromFolder(t *testing.T) {
+	useLibrary(t)
+	dir := t.TempDir()
+	c := pipelineFiles(t, "flux", dir)
+	folder := filepath.Join(dir, "pipeline")
+	for part, place := range map[string]string{
+		"transformer": "transformer/diffusion_pytorch_model.safetensors", "vae": "vae/diffusion_pytorch_model.safetensors",
+		"te": "text_encoder/model.safetensors", "te2": "text_encoder_2/model.safetensors",
+	} {
+		to := filepath.Join(folder, filepath.FromSlash(place))
+		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o777))
+		require.NoError(t, os.Rename(c[part], to))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "model_index.json"), []byte(`{"_class_name":"FluxPipeline"}`), 0o666))
+	args := []string{"generate", "-m", folder, "-p", "a red fox", "-W", "32", "-H", "32", "--steps", "1", "-t", "1", "-o", filepath.Join(dir, "out.png")}
+	fails(t, exitFailed, "no tokenizer for the T5 encoder", args...)
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "tokenizer_2"), 0o777))
+	vocabulary(t, filepath.Join(folder, "tokenizer_2", "spiece.model"))
+	r := ok(t, args...)
+	require.Contains(t, r.stderr, "FLUX.1 dev")
+}
