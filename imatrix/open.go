@@ -74,26 +74,49 @@ func open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	magic := make([]byte, 4)
-	if n, _ := f.ReadAt(magic, 0); n == 4 && string(magic) == "GGUF" {
+	if isGGUF(f) {
 		f.Close()
 		return openGGUF(path)
 	}
-	entries, info, err := readDat(f, st.Size())
+	out, err := OpenReaderAt(f, st.Size(), path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	out.close = f.Close
+	return out, nil
+}
+
+func isGGUF(r io.ReaderAt) bool {
+	magic := make([]byte, 4)
+	n, _ := r.ReadAt(magic, 0)
+	return n == 4 && string(magic) == "GGUF"
+}
+
+// OpenReaderAt is Open for a file of the given size behind r, which stays open until
+// the caller closes it; path is for messages. GGUF files in parts are not followed.
+func OpenReaderAt(r io.ReaderAt, size int64, path string) (*File, error) {
+	if isGGUF(r) {
+		g, err := gguf.OpenReaderAt(r, size, path)
+		if err != nil {
+			return nil, err
+		}
+		return fromGGUF(g, path)
+	}
+	entries, info, err := readDat(r, size)
 	if err != nil {
 		head := make([]byte, 64)
-		n, _ := f.ReadAt(head, 0)
-		f.Close()
+		n, _ := r.ReadAt(head, 0)
 		if what := other(head[:n]); what != "" && !errors.Is(err, ErrEmpty) {
 			return nil, fmt.Errorf("%w: this is %s", ErrFormat, what)
 		}
 		return nil, err
 	}
-	out := &File{Path: path, Format: FormatDat, info: info, close: f.Close}
+	out := &File{Path: path, Format: FormatDat, info: info, close: func() error { return nil }}
 	for _, e := range entries {
 		out.headers = append(out.headers, e.Header)
 	}
-	out.read = func(i int) (*Entry, error) { return entries[i].read(f) }
+	out.read = func(i int) (*Entry, error) { return entries[i].read(r) }
 	return out, nil
 }
 
@@ -105,15 +128,24 @@ func openGGUF(path string) (*File, error) {
 		}
 		return nil, err
 	}
+	out, err := fromGGUF(g, path)
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	out.close = g.Close
+	return out, nil
+}
+
+func fromGGUF(g *gguf.File, path string) (*File, error) {
 	m, err := newGGUFMatrix(g)
 	if err == nil {
 		err = m.checkAll(path)
 	}
 	if err != nil {
-		g.Close()
 		return nil, err
 	}
-	return &File{Path: path, Format: FormatGGUF, headers: m.headers, info: m.info, read: m.read, close: g.Close}, nil
+	return &File{Path: path, Format: FormatGGUF, headers: m.headers, info: m.info, read: m.read, close: func() error { return nil }}, nil
 }
 
 // Headers lists the entries in file order.
