@@ -18,10 +18,11 @@ type Options struct {
 	Threads        int    // at most 0 means one
 	FlashAttention bool   // fused attention: less memory, slightly other numbers
 	// Fast leaves matrix products to ggml's own kernels, whose sums differ from CPU
-	// to CPU. Otherwise products by f16 and f32 weights are added up in the order of
-	// native/lanesum where the machine has kernels for that (AVX-512) and the device
-	// is a CPU: several times slower, but bit for bit what stable-diffusion.cpp's
-	// reference computes. Decoding is always left to ggml.
+	// to CPU. Otherwise products by f16 and f32 weights of Stable Diffusion 1.x, 2.x and
+	// XL are added up in the order of native/lanesum where the machine has kernels for
+	// that (AVX-512) and the device is a CPU: several times slower, but bit for bit what
+	// stable-diffusion.cpp's reference computes. Decoding and the networks that are
+	// transformers are always left to ggml.
 	Fast bool
 	// NoMap reads weights into memory also where they could be used from a mapped
 	// file. Mapped files must not be changed while the model is in use.

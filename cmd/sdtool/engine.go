@@ -112,7 +112,7 @@ func (f *modelFlags) register(cmd *cobra.Command) {
 	threadsFlag(fs, &f.threads, "threads that compute (default: physical cores)")
 	fs.BoolVar(&f.flash, "fa", false, "fused attention: less memory, slightly other pictures")
 	fs.BoolVar(&f.flashModel, "diffusion-fa", false, "the same as --fa")
-	fs.BoolVar(&f.fast, "fast", false, "use ggml's own matrix kernels: several times faster, but numbers differ from stable-diffusion.cpp's in the fourth digit")
+	fs.BoolVar(&f.fast, "fast", false, "use ggml's own matrix kernels for SD 1.x, 2.x and XL, as for all others: several times faster, but numbers differ from stable-diffusion.cpp's in the fourth digit")
 }
 
 // check refuses what can be refused before anything is opened, and reads the flags
