@@ -130,10 +130,15 @@ func TestTransformersSayWhatIsMissing(t *testing.T) {
 		require.ErrorAs(t, err, &missing)
 		require.Equal(t, "text_encoders.t5xxl.transformer.encoder.final_layer_norm.weight", missing.Tensor)
 	}
+	sd3 := readPipeline(t, "sd3")
+	sd3.Tensors["transformer.pos_embed.proj.weight"] = []int64{128, 33, 2, 2}
+	err := load(sd3.model(t, rename.SD3), Options{T5Tokenizer: words})
+	require.ErrorIs(t, err, ErrUnknownFamily)
+	require.ErrorContains(t, err, "a picture to start from")
 	// A network that takes more channels than it gives wants a picture to start from.
 	flux := readPipeline(t, "flux")
 	flux.Tensors["transformer.x_embedder.weight"] = []int64{128, 384}
-	err := load(flux.model(t, rename.Flux), Options{T5Tokenizer: words})
+	err = load(flux.model(t, rename.Flux), Options{T5Tokenizer: words})
 	require.ErrorIs(t, err, ErrUnknownFamily)
 	require.ErrorContains(t, err, "a picture to start from")
 }

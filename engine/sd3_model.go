@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sdtool/sdtool/engine/clip"
 	"github.com/sdtool/sdtool/engine/graph"
@@ -37,6 +38,10 @@ func isSD3(c *checkpoint) bool {
 func openSD3(c *checkpoint) (network, error) {
 	s := &sd3Model{device: c.device, weights: c.weights, options: graph.Options{FlashAttention: c.options.FlashAttention}, shift: 3}
 	s.config, _ = mmdit.Detect(c.shape)
+	if s.config.Channels != s.config.Out {
+		return nil, fmt.Errorf("%w: the network takes %d channels and gives %d: inpainting and control models need a picture to start from",
+			ErrUnknownFamily, s.config.Channels, s.config.Out)
+	}
 	pictures, v, err := findDecoder(c, s.config.Channels, 1.5305, 0.0609)
 	if err != nil {
 		return nil, err

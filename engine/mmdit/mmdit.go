@@ -24,6 +24,7 @@ const (
 // Config is what a checkpoint's shapes say about the network.
 type Config struct {
 	Channels int64 // of the latent
+	Out      int64 // of what comes out; less than Channels if a picture is to start from
 	Hidden   int64
 	Heads    int64
 	Context  int64 // width of the text encoding
@@ -43,10 +44,13 @@ func Detect(shape func(name string) []int64) (c Config, ok bool) {
 	for shape(fmt.Sprintf("%s.joint_blocks.%d.x_block.attn.qkv.weight", Prefix, c.Depth)) != nil {
 		c.Depth++
 	}
+	if last := shape(Prefix + ".final_layer.linear.weight"); len(last) == 2 {
+		c.Out = last[0] / (patch * patch)
+	}
 	if n, err := tensor.Elements(shape(Prefix + ".pos_embed")); err == nil && c.Hidden > 0 {
 		c.Side = int64(math.Sqrt(float64(n / c.Hidden)))
 	}
-	return c, c.Depth > 0 && c.Side > 0 && c.Heads > 0
+	return c, c.Depth > 0 && c.Side > 0 && c.Heads > 0 && c.Out > 0
 }
 
 // Net is the network compiled for one latent size and text length.
@@ -60,6 +64,8 @@ type Net struct {
 // tokens of text. It fails for pictures larger than the learned positions.
 func Compile(d *graph.Device, weights *graph.Weights, c Config, o graph.Options, h, w, tokens int64) (*Net, error) {
 	switch {
+	case c.Channels != c.Out:
+		return nil, fmt.Errorf("%d channels become %d", c.Channels, c.Out)
 	case h%patch != 0 || w%patch != 0:
 		return nil, fmt.Errorf("a latent of %d by %d: sides must be multiples of %d", w, h, patch)
 	case h/patch > c.Side || w/patch > c.Side:

@@ -62,7 +62,7 @@ func TestAgainstDiffusers(t *testing.T) {
 			ctx := context.Background()
 			want := reference(t, kind)
 			n := open(t, want)
-			require.Equal(t, Config{Channels: 16, Hidden: 128, Heads: 2, Context: contextWidth, Vector: poolWidth, Depth: 3, Side: 10}, n.config)
+			require.Equal(t, Config{Channels: 16, Out: 16, Hidden: 128, Heads: 2, Context: contextWidth, Vector: poolWidth, Depth: 3, Side: 10}, n.config)
 			c := n.compile(t, graph.Options{})
 			require.NoError(t, n.Weights.Load(ctx, nil))
 			encoded, pooled := text("")
@@ -126,6 +126,8 @@ func TestBlocksAgainstDiffusers(t *testing.T) {
 }
 
 func TestSizesThatDoNotFit(t *testing.T) {
+	_, err := Compile(nil, nil, Config{Side: 10, Channels: 33, Out: 16}, graph.Options{}, 2, 2, 1)
+	require.ErrorContains(t, err, "33 channels become 16")
 	for want, size := range map[string][2]int64{"multiples of 2": {3, 4}, "at most 20 by 20": {22, 4}} {
 		_, err := Compile(nil, nil, Config{Side: 10}, graph.Options{}, size[0], size[1], 1)
 		require.ErrorContains(t, err, want)
