@@ -47,7 +47,7 @@ func TestReducedModelsAgainstTorch(t *testing.T) {
 		name   string
 		family rename.Family
 		title  string
-	}{{"sd2", rename.SD2, "SD 2.x"}, {"sdxl", rename.SDXL, "SDXL"}} {
+	}{{"sd2", rename.SD2, "SD 2.x"}, {"sdxl", rename.SDXL, "SDXL"}, {"refiner", rename.SDXLRefiner, "SDXL refiner"}} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := context.Background()
 			want := readReduced(t, c.name)
@@ -73,7 +73,7 @@ func TestReducedModelsAgainstTorch(t *testing.T) {
 
 			cond := &condition{text: text, tokens: int64(len(want.IDs))}
 			if want.Pooled != nil {
-				pooled, err := towers[1].Pool(ctx, want.IDs, slices.Index(want.IDs, 999))
+				pooled, err := towers[len(towers)-1].Pool(ctx, want.IDs, slices.Index(want.IDs, 999))
 				require.NoError(t, err)
 				enginetest.Near(t, "pooled text", want.Pooled, pooled, 2e-3)
 				cond.vector = s.vector(pooled, textRequest{width: 64, height: 96})

@@ -1,4 +1,4 @@
-"""Run reduced SD2-like and SDXL-like models with diffusers and keep what they compute.
+"""Run reduced models like SD2, SDXL and its refiner with diffusers and keep what they compute.
 
 usage: make_reduced.py OUT.json.gz       (needs torch, diffusers and transformers)
 
@@ -46,22 +46,30 @@ def run(family):
     ids = torch.tensor([IDS])
     vae = fill(AutoencoderKL(block_out_channels=(32, 32, 64, 64), layers_per_block=2, latent_channels=4, norm_num_groups=32,
         down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4), "vae.", tensors)
-    first = fill(tower(CLIPTextModel, 64, 3, 64), "te.", tensors)
     kw = {}
-    h = first(ids, output_hidden_states=True)
-    norm = first.text_model.final_layer_norm if hasattr(first, "text_model") else first.final_layer_norm
+    if family != "refiner":
+        first = fill(tower(CLIPTextModel, 64, 3, 64), "te.", tensors)
+        h = first(ids, output_hidden_states=True)
+        norm = first.text_model.final_layer_norm if hasattr(first, "text_model") else first.final_layer_norm
+    if family != "sd2":
+        second = fill(tower(CLIPTextModelWithProjection, 128, 3, 64), "te2.", tensors)
+        g = second(ids, output_hidden_states=True)
+        out["pooled"] = flat(g.text_embeds)
     if family == "sd2":
         text = norm(h.hidden_states[-2])
         net = unet((64, 64, 128, 128), 64, (1, 1, 2, 2))
+    elif family == "refiner":
+        text = g.hidden_states[-2]
+        net = unet((64, 64, 128, 128), 128, (1, 1, 2, 2), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+            up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=2,
+            addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + 5 * 256)
+        kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([[96., 64., 0., 0., 6.]])}
     else:
-        second = fill(tower(CLIPTextModelWithProjection, 128, 3, 64), "te2.", tensors)
-        g = second(ids, output_hidden_states=True)
         text = torch.cat([h.hidden_states[-2], g.hidden_states[-2]], -1)
         net = unet((64, 128, 128), 192, (1, 2, 2), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
             up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=(1, 1, 2),
             addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + 6 * 256)
         kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([[96., 64., 0., 0., 96., 64.]])}
-        out["pooled"] = flat(g.text_embeds)
     fill(net, "unet.", tensors)
     out["text"] = flat(text[0, ::10])
     out["noise"] = flat(net(LATENT, torch.tensor([371.5]), text, **kw).sample)
@@ -71,5 +79,5 @@ def run(family):
     return out
 
 with torch.no_grad():
-    text = json.dumps({f: run(f) for f in ("sd2", "sdxl")}, separators=(",", ":"))
+    text = json.dumps({f: run(f) for f in ("sd2", "sdxl", "refiner")}, separators=(",", ":"))
 open(sys.argv[1], "wb").write(gzip.compress(text.encode(), mtime=0))
