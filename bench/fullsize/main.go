@@ -66,6 +66,9 @@ func run(args []string) error {
 		return fmt.Errorf("%w (run it in the root of the checkout)", err)
 	}
 	m := models[args[0]]
+	if err := os.MkdirAll(args[1], 0o755); err != nil {
+		return err
+	}
 	for _, p := range m.parts {
 		if err := p.write(m.family, lists[p.list], args[1]); err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)

@@ -28,7 +28,7 @@ var (
 func OpenUnigram(path string) (*Unigram, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read tokenizer: %w", err)
 	}
 	if info.IsDir() {
 		return openUnigramFolder(path)
