@@ -40,36 +40,40 @@ def unet(channels, context, heads, **kw):
 IDS = [998] + [(7 * i) % 990 + 1 for i in range(20)] + [999] + [0] * 55
 LATENT = torch.from_numpy(uniform("latent", 256).reshape(1, 4, 8, 8) * np.float32(2))
 
+# What the vector says after the pooled text: sizes and crop, of the refiner sizes, crop and an aesthetic score.
+SIZES = {"sdxl": [96., 64., 0., 0., 96., 64.], "refiner": [96., 64., 0., 0., 6.]}
+
+DOWN, DOWN_ATT, UP, UP_ATT = "DownBlock2D", "CrossAttnDownBlock2D", "UpBlock2D", "CrossAttnUpBlock2D"
+NETS = {
+    "sd2": dict(channels=(64, 64, 128, 128), heads=(1, 1, 2, 2)),
+    "sdxl": dict(channels=(64, 128, 128), heads=(1, 2, 2), transformer_layers_per_block=(1, 1, 2),
+        down_block_types=(DOWN, DOWN_ATT, DOWN_ATT), up_block_types=(UP_ATT, UP_ATT, UP)),
+    "refiner": dict(channels=(64, 64, 128, 128), heads=(1, 1, 2, 2), transformer_layers_per_block=2,
+        down_block_types=(DOWN, DOWN_ATT, DOWN_ATT, DOWN), up_block_types=(UP, UP_ATT, UP_ATT, UP)),
+}
+
 def run(family):
     tensors = {}
     out = {"tensors": tensors, "ids": IDS}
     ids = torch.tensor([IDS])
     vae = fill(AutoencoderKL(block_out_channels=(32, 32, 64, 64), layers_per_block=2, latent_channels=4, norm_num_groups=32,
         down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4), "vae.", tensors)
-    kw = {}
+    states, sized, kw = [], {}, {}
     if family != "refiner":
         first = fill(tower(CLIPTextModel, 64, 3, 64), "te.", tensors)
-        h = first(ids, output_hidden_states=True)
-        norm = first.text_model.final_layer_norm if hasattr(first, "text_model") else first.final_layer_norm
-    if family != "sd2":
+        states.append(first(ids, output_hidden_states=True).hidden_states[-2])
+    if family == "sd2":
+        states = [(first.text_model if hasattr(first, "text_model") else first).final_layer_norm(states[0])]
+    else:
         second = fill(tower(CLIPTextModelWithProjection, 128, 3, 64), "te2.", tensors)
         g = second(ids, output_hidden_states=True)
+        states.append(g.hidden_states[-2])
         out["pooled"] = flat(g.text_embeds)
-    if family == "sd2":
-        text = norm(h.hidden_states[-2])
-        net = unet((64, 64, 128, 128), 64, (1, 1, 2, 2))
-    elif family == "refiner":
-        text = g.hidden_states[-2]
-        net = unet((64, 64, 128, 128), 128, (1, 1, 2, 2), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
-            up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=2,
-            addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + 5 * 256)
-        kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([[96., 64., 0., 0., 6.]])}
-    else:
-        text = torch.cat([h.hidden_states[-2], g.hidden_states[-2]], -1)
-        net = unet((64, 128, 128), 192, (1, 2, 2), down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"), transformer_layers_per_block=(1, 1, 2),
-            addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + 6 * 256)
-        kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([[96., 64., 0., 0., 96., 64.]])}
+        numbers = SIZES[family]
+        sized = dict(addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=64 + len(numbers) * 256)
+        kw["added_cond_kwargs"] = {"text_embeds": g.text_embeds, "time_ids": torch.tensor([numbers])}
+    text = torch.cat(states, -1)
+    net = unet(context=text.shape[-1], **NETS[family], **sized)
     fill(net, "unet.", tensors)
     out["text"] = flat(text[0, ::10])
     out["noise"] = flat(net(LATENT, torch.tensor([371.5]), text, **kw).sample)
@@ -79,5 +83,5 @@ def run(family):
     return out
 
 with torch.no_grad():
-    text = json.dumps({f: run(f) for f in ("sd2", "sdxl", "refiner")}, separators=(",", ":"))
+    text = json.dumps({f: run(f) for f in NETS}, separators=(",", ":"))
 open(sys.argv[1], "wb").write(gzip.compress(text.encode(), mtime=0))
